@@ -1,0 +1,1 @@
+"""Position in Transformers, proved, measured, debugged."""
