@@ -1,0 +1,92 @@
+"""Attention with linear biases: a penalty that grows with distance (Press 2022)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_lab import refuse
+from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.positions import pairwise_offsets
+
+
+def alibi_slopes(num_heads: int) -> Tensor:
+    """Slopes m_h of the penalty m_h · (m − n), one for each head.
+
+    H a power of two: m_h = 2^(−8h/H), h = 1 … H. Otherwise the slopes of the power of
+    two below H, then every other slope of the power above, in that order: not sorted.
+
+    Args:
+        num_heads: H, at least 1.
+
+    Returns:
+        (H,) float64, each in (0, 1), in score units per position.
+
+    Raises:
+        TypeError, ValueError: if num_heads is not a whole number of at least 1.
+    Source: Press et al. 2022, section 3, and the released code.
+    """
+    num_heads = refuse.whole("num_heads", num_heads)
+    below = 1 << (num_heads.bit_length() - 1)
+    exponents = [8 * h / below for h in range(1, below + 1)]
+    exponents += [8 * h / (2 * below) for h in range(1, 2 * below, 2)]
+    return 2.0 ** -torch.tensor(exponents[:num_heads], dtype=torch.float64)
+
+
+def alibi_bias(
+    q_pos: Tensor, k_pos: Tensor, slopes: Tensor, *, symmetric: bool = False
+) -> Tensor:
+    """The term −m_h · (m − n), or −m_h · |m − n| if symmetric.
+
+    Args:
+        q_pos, k_pos: (Lq,) and (Lk,), or (B, Lq) and (B, Lk).
+        slopes: (H,), in score units per position.
+        symmetric: penalise keys after the query too, for attention without a causal
+            mask; otherwise they would be rewarded.
+
+    Returns:
+        (1, H, Lq, Lk), or (B, H, Lq, Lk), in the slopes' dtype.
+
+    Convention: made from the difference, never as m_h·n: 16 bits hold −m_h·(m − n)
+        near the diagonal, where it matters, but not m_h·n at n = 4096.
+    """
+    offsets = pairwise_offsets(q_pos, k_pos).to(slopes.device)
+    distance = offsets.abs() if symmetric else offsets
+    if distance.dim() == 2:
+        distance = distance[None, None]
+    return -slopes[:, None, None] * distance
+
+
+class ALiBi(PositionalEncoding):
+    """Door 3: −m_h · (m − n), with fixed slopes and no parameters.
+
+    Args:
+        num_heads: H, at least 1.
+        symmetric: −m_h · |m − n|, for attention in both directions.
+
+    Raises:
+        TypeError, ValueError: as for `alibi_slopes`; ValueError for other head counts.
+    Source: Press et al. 2022.
+    """
+
+    def __init__(self, num_heads: int, *, symmetric: bool = False) -> None:
+        super().__init__()
+        self.num_heads = refuse.whole("num_heads", num_heads)
+        self.symmetric = bool(symmetric)
+
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        """(B or 1, H, Lq, Lk), float32 or wider."""
+        refuse.heads(q, k, q_pos, k_pos)
+        if q.shape[1] != self.num_heads:
+            raise ValueError(
+                f"q needs {self.num_heads} heads in axis 1, got shape "
+                f"{tuple(q.shape)}; build ALiBi({q.shape[1]}), or check the order "
+                "of the axes."
+            )
+        wide = torch.promote_types(q.dtype, torch.float32)
+        slopes = alibi_slopes(self.num_heads).to(device=q.device, dtype=wide)
+        return alibi_bias(q_pos, k_pos, slopes, symmetric=self.symmetric)
+
+    def extra_repr(self) -> str:
+        """The settings that differ between two instances."""
+        return f"{self.num_heads}, symmetric={self.symmetric}"

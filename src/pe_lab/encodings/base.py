@@ -1,0 +1,58 @@
+"""The three doors through which position enters attention; there is no fourth.
+
+    tokens ─ embed ─► x ─ W_q, W_k ─► q, k ─ rotate ─► q·k ─ bias ─► softmax ─► · v
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+
+class PositionalEncoding(nn.Module):
+    """A scheme that opens no door; schemes override the doors they use.
+
+    Convention: positions are ids of shape (L,) or (B, L), one per token. No door
+        keeps anything between calls: same input, same output.
+    """
+
+    def embed(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Door 1, before the first layer: token embeddings with position put in.
+
+        Args:
+            x: (B, L, d_model) token embeddings.
+            positions: (L,) or (B, L).
+
+        Returns:
+            (B, L, d_model) in x's dtype. Here: x unchanged.
+        """
+        return x
+
+    def rotate(
+        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Door 2, in every layer: queries and keys turned by their positions.
+
+        Args:
+            q, k: (B, H, Lq, head_dim) and (B, H, Lk, head_dim).
+            q_pos, k_pos: (Lq,) or (B, Lq), and (Lk,) or (B, Lk).
+
+        Returns:
+            (q, k) of the same shapes and dtypes. Here: unchanged.
+        """
+        return q, k
+
+    def bias(
+        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor
+    ) -> Tensor | None:
+        """Door 3, in every layer: a term added to the scores before the softmax.
+
+        Args: as for `rotate`.
+
+        Returns:
+            (B or 1, H, Lq, Lk) in score units, or None for no term. Here: None.
+        """
+        return None
+
+
+class NoPE(PositionalEncoding):
+    """No positional encoding: every door stays shut (Kazemnejad et al. 2023)."""

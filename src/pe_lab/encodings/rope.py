@@ -1,0 +1,146 @@
+"""Rotary position embedding: queries and keys turned by their positions.
+
+Su et al. 2021, RoFormer.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from pe_lab import refuse
+from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.frequencies import as_inv_freq
+from pe_lab.frequencies import inv_freq as make_inv_freq
+from pe_lab.tables import rope_table
+
+_LAYOUTS = ("half", "interleaved")
+
+
+def apply_rope(x: Tensor, cos: Tensor, sin: Tensor, *, layout: str) -> Tensor:
+    """Turn each pair (a, b) of channels to (a cos − b sin, a sin + b cos).
+
+    Args:
+        x: (B, H, L, D) queries or keys.
+        cos, sin: (L, r/2) or (B, L, r/2) of `rope_table`; r ≤ D channels are turned,
+            the first ones, and the rest pass unchanged.
+        layout: "half" pairs channel i with i + r/2 (GPT-NeoX, Hugging Face Llama);
+            "interleaved" pairs 2i with 2i + 1 (RoFormer, Meta Llama, GPT-J).
+
+    Returns:
+        (B, H, L, D) in x's dtype. The arithmetic is float32 or wider, rounded once;
+        norms are kept.
+
+    Raises:
+        TypeError, ValueError: if the shapes do not fit, naming what does.
+    Source: Su et al. 2021, equations 15 and 34.
+    """
+    refuse.one_of("layout", layout, _LAYOUTS)
+    refuse.float_tensor("x", x, 4, "(batch, heads, length, head_dim)")
+    cos, sin = _per_head(x, "cos", cos), _per_head(x, "sin", sin)
+    width = 2 * cos.shape[-1]
+    turned, rest = x[..., :width], x[..., width:]
+    wide = torch.promote_types(x.dtype, torch.promote_types(cos.dtype, torch.float32))
+    turned, cos, sin = turned.to(wide), cos.to(wide), sin.to(wide)
+    if layout == "interleaved":
+        points = torch.view_as_complex(turned.unflatten(-1, (-1, 2)).contiguous())
+        result = torch.view_as_real(points * torch.complex(cos, sin)).flatten(-2)
+    else:
+        a, b = turned.chunk(2, dim=-1)
+        result = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
+    result = result.to(x.dtype)
+    return torch.cat((result, rest), dim=-1) if rest.shape[-1] else result
+
+
+def _per_head(x: Tensor, name: str, table: Tensor) -> Tensor:
+    """The table with an axis for the heads, if it fits x."""
+    if not isinstance(table, Tensor) or not table.is_floating_point():
+        raise TypeError(
+            f"{name} needs a floating-point table, got "
+            f"{getattr(table, 'dtype', type(table).__name__)}; rope_table makes one."
+        )
+    batch, _, length, head_dim = x.shape
+    fits = table.dim() in (2, 3) and table.shape[-2] == length
+    fits = fits and 2 * table.shape[-1] <= head_dim
+    if not fits or (table.dim() == 3 and table.shape[0] not in (1, batch)):
+        raise ValueError(
+            f"{name} needs shape ({length}, pairs) or ({batch}, {length}, pairs) with "
+            f"at most {head_dim // 2} pairs, got {tuple(table.shape)}; x is read as "
+            f"(batch, heads, length, head_dim) = {tuple(x.shape)}, so if it came as "
+            "(batch, length, heads, head_dim), transpose axes 1 and 2 first."
+        )
+    return table.unsqueeze(-3)
+
+
+class RoPE(PositionalEncoding):
+    """Door 2: the score of m and n depends on m − n, because R_mᵀ R_n = R_{n−m}.
+
+    Args:
+        head_dim: channels of one head.
+        base: wavelengths run from 2π towards 2π·base positions.
+        layout: "half" or "interleaved", as for `apply_rope`.
+        rotary_dim: how many of the first channels turn; by default all.
+        inv_freq: other frequencies, (rotary_dim/2,) radians per position.
+
+    Convention: angles are made in float64 and tables in float32 or wider on every
+        call, from Python numbers that no cast can touch.
+    Raises:
+        ValueError: for odd widths, or tensors that do not fit.
+    Source: Su et al. 2021.
+    """
+
+    def __init__(
+        self,
+        head_dim: int,
+        *,
+        base: float = 10000.0,
+        layout: str = "half",
+        rotary_dim: int | None = None,
+        inv_freq: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        mend = "Channels turn in pairs; use an even width."
+        self.head_dim = refuse.whole("head_dim", head_dim)
+        given = self.head_dim if rotary_dim is None else rotary_dim
+        self.rotary_dim = refuse.even("rotary_dim", given, mend)
+        if self.rotary_dim > self.head_dim:
+            raise ValueError(
+                f"rotary_dim needs at most head_dim = {self.head_dim} channels, got "
+                f"{rotary_dim}."
+            )
+        self.base = refuse.frequency_base(base)
+        self.layout = refuse.one_of("layout", layout, _LAYOUTS)
+        pairs = self.rotary_dim // 2
+        if inv_freq is None:
+            inv_freq = make_inv_freq(self.rotary_dim, base=base, device="cpu")
+        self._inv_freq = tuple(as_inv_freq(inv_freq, pairs).tolist())
+
+    @property
+    def inv_freq(self) -> Tensor:
+        """(rotary_dim/2,) float64, in radians per position."""
+        return torch.tensor(self._inv_freq, dtype=torch.float64)
+
+    def rotate(
+        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Queries and keys turned by their own positions."""
+        refuse.heads(q, k, q_pos, k_pos)
+        if q.shape[-1] != self.head_dim:
+            raise ValueError(
+                f"q and k need head_dim = {self.head_dim} channels, got "
+                f"{q.shape[-1]}; build RoPE({q.shape[-1]})."
+            )
+        return self._turn(q, q_pos), self._turn(k, k_pos)
+
+    def _turn(self, x: Tensor, positions: Tensor) -> Tensor:
+        wide = torch.promote_types(x.dtype, torch.float32)
+        inv_freq = self.inv_freq.to(x.device)
+        cos, sin = rope_table(positions.to(x.device), inv_freq, dtype=wide)
+        return apply_rope(x, cos, sin, layout=self.layout)
+
+    def extra_repr(self) -> str:
+        """The settings that differ between two instances."""
+        return (
+            f"{self.head_dim}, base={self.base:g}, layout={self.layout!r}, "
+            f"rotary_dim={self.rotary_dim}"
+        )

@@ -1,0 +1,128 @@
+"""Bad input is refused at the door: what was given, what is needed, how to mend it."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any
+
+import torch
+from torch import Tensor
+
+FLOAT_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+
+
+def whole(name: str, value: Any, least: int = 1, mend: str = "") -> int:
+    """The value as an int, if it is a whole number of at least `least`."""
+    if isinstance(value, Tensor) and value.dim() == 0 and not value.is_floating_point():
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise TypeError(
+            f"{name} needs a whole number, got {value!r} "
+            f"({type(value).__name__}). {mend}".strip()
+        )
+    if value < least:
+        raise ValueError(
+            f"{name} needs a whole number of at least {least}, got {value}. {mend}"
+            .strip()
+        )
+    return int(value)
+
+
+def even(name: str, value: Any, mend: str) -> int:
+    """The value as an int, if it is a positive even whole number."""
+    number = whole(name, value)
+    if number % 2:
+        raise ValueError(f"{name} needs an even number, got {number}. {mend}")
+    return number
+
+
+def frequency_base(value: Any) -> float:
+    """The base of the frequency ladder as a float, if it is finite and above 1."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(
+            f"base needs a number above 1, got {value!r}; the usual value is 10000."
+        )
+    if not (math.isfinite(value) and value > 1):
+        raise ValueError(
+            f"base needs a finite number above 1, got {value}: wavelengths grow from "
+            "2π to 2π·base. The usual value is 10000."
+        )
+    return float(value)
+
+
+def float_dtype(dtype: Any) -> torch.dtype:
+    """The dtype, if results can be stored in it."""
+    if dtype not in FLOAT_DTYPES:
+        raise TypeError(
+            f"dtype needs one of float64, float32, float16, bfloat16, got {dtype!r}: "
+            "sines and cosines are not integers. Leave it out for torch.float32."
+        )
+    return dtype
+
+
+def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
+    """The value, if it is one of the allowed words."""
+    if value not in allowed:
+        words = " or ".join(repr(word) for word in allowed)
+        raise ValueError(f"{name} needs {words}, got {value!r}.")
+    return value
+
+
+def float_tensor(name: str, value: Any, dim: int, axes: str) -> Tensor:
+    """The value, if it is a floating-point tensor with `dim` axes."""
+    if not isinstance(value, Tensor):
+        raise TypeError(
+            f"{name} needs a torch tensor {axes}, got {type(value).__name__}; "
+            f"torch.as_tensor({name}) makes one."
+        )
+    if not value.is_floating_point():
+        raise TypeError(
+            f"{name} needs a floating-point tensor {axes}, got {value.dtype}; "
+            f"{name}.float() converts it."
+        )
+    if value.dim() != dim:
+        raise ValueError(
+            f"{name} needs {dim} axes {axes}, got shape {tuple(value.shape)}."
+        )
+    return value
+
+
+def embeddings(x: Any, positions: Any, d_model: int) -> None:
+    """Refuse embeddings that are not (B, L, d_model) with ids (L,) or (B, L)."""
+    float_tensor("x", x, 3, "(batch, length, d_model)")
+    if x.shape[-1] != d_model:
+        raise ValueError(
+            f"x needs {d_model} channels in its last axis, got shape "
+            f"{tuple(x.shape)}; build the encoding with d_model={x.shape[-1]}, or "
+            "check the order of the axes."
+        )
+    ids("positions", positions, x.shape[0], x.shape[1])
+
+
+def ids(name: str, positions: Any, batch: int, length: int) -> None:
+    """Refuse position ids that are not (L,), (1, L) or (B, L)."""
+    if not isinstance(positions, Tensor):
+        raise TypeError(
+            f"{name} needs a tensor of position ids, got {type(positions).__name__}; "
+            "torch.arange(length) counts from 0."
+        )
+    if tuple(positions.shape) not in ((length,), (1, length), (batch, length)):
+        raise ValueError(
+            f"{name} needs one id for each token, ({length},) or ({batch}, "
+            f"{length}), got shape {tuple(positions.shape)}."
+        )
+
+
+def heads(q: Any, k: Any, q_pos: Any, k_pos: Any) -> None:
+    """Refuse queries and keys that are not (B, H, L, head_dim) with their ids."""
+    axes = "(batch, heads, length, head_dim)"
+    for name, value in (("q", q), ("k", k)):
+        float_tensor(name, value, 4, axes)
+    if q.shape[0] != k.shape[0] or q.shape[-1] != k.shape[-1]:
+        raise ValueError(
+            f"q and k need the same batch and head_dim, got {tuple(q.shape)} and "
+            f"{tuple(k.shape)}, read as {axes}."
+        )
+    ids("q_pos", q_pos, q.shape[0], q.shape[2])
+    ids("k_pos", k_pos, k.shape[0], k.shape[2])
