@@ -1,0 +1,19 @@
+"""Settings that every test shares: one thread, repeatable examples, no display."""
+
+from __future__ import annotations
+
+import os
+
+import hypothesis
+import torch
+
+os.environ.setdefault("MPLBACKEND", "Agg")
+
+torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+
+# deadline: a first call pays for imports and compilation, which is no failure.
+# derandomize: a red run must be red again for whoever looks at it; set
+# HYPOTHESIS_PROFILE=explore to hunt with fresh examples.
+hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
+hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
