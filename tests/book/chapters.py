@@ -7,15 +7,14 @@ book/tools/run_notebooks.py. Tests read sources for style and pairs for outputs.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import jupytext
 import nbformat
-import pytest
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -125,13 +124,26 @@ class Chapter:
 CHAPTERS = [Chapter(path) for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.py"))]
 
 
-def each_chapter() -> pytest.MarkDecorator:
-    """Run a test once per chapter; with no chapter yet, the test has nothing to do.
+def chapter_from(folder: Path, source: str, name: str = "99_try_it") -> Chapter:
+    """A chapter for the self-tests, from py:percent text, in a temporary folder."""
+    path = folder / f"{name}.py"
+    path.write_text(source, encoding="utf-8")
+    notebook = nbformat.from_dict(
+        {**jupytext.reads(source, fmt="py:percent"), "nbformat": 4, "nbformat_minor": 5}
+    )
+    nbformat.write(notebook, path.with_suffix(".ipynb"))
+    return Chapter(path)
 
-    An empty parameter set would be reported as a skip, which no test here may be:
-    the one case `None` stands for "no chapter", and `test_toc` holds the two lists.
-    """
-    return pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda c: c.name)
+
+def printed(cell: Cell, text: str) -> Cell:
+    """`cell` as if it had printed `text`, for the self-tests."""
+    stream = nbformat.v4.new_output("stream", name="stdout", text=text)
+    return replace(cell, outputs=(*cell.outputs, stream))
+
+
+def listed(problems: Iterable[str]) -> str:
+    """Sentences one under the other; empty when there is no problem."""
+    return "\n".join(problems)
 
 
 # ── MyST Markdown ────────────────────────────────────────────────────────────────
