@@ -1,64 +1,71 @@
 """Position in Transformers, proved, measured, debugged.
 
-The names below are imported when they are first used, so `import pe_lab` costs no more
-than it must and never pulls in plotting or notebook packages.
+The encodings, the attention with three doors and the small Transformer come with the
+import; what needs plotting or notebook packages is imported when it is first used.
 """
 
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+
+from pe_lab import encodings, positions, properties
+from pe_lab.attention import KeyValueCache, MultiHeadAttention, attention
+from pe_lab.encodings.alibi import ALiBi, alibi_bias, alibi_slopes
+from pe_lab.encodings.base import NoPE, PositionalEncoding
+from pe_lab.encodings.learned import Learned
+from pe_lab.encodings.rope import RoPE, apply_rope
+from pe_lab.encodings.sinusoidal import (
+    Sinusoidal,
+    position_kernel,
+    rotation_matrix,
+    score_matrix,
+    sinusoidal,
+)
+from pe_lab.exercises import check
+from pe_lab.frequencies import inv_freq
+from pe_lab.model import Transformer
+from pe_lab.properties import desiderata
+from pe_lab.random import seed
+from pe_lab.tables import rope_table
 
 __version__ = "0.1.0"
 
-# public name -> the module that defines it; a submodule maps to itself
-_HOMES = {
-    "sinusoidal": "encodings.sinusoidal",
-    "rotation_matrix": "encodings.sinusoidal",
-    "position_kernel": "encodings.sinusoidal",
-    "score_matrix": "encodings.sinusoidal",
-    "Sinusoidal": "encodings.sinusoidal",
-    "Learned": "encodings.learned",
-    "RoPE": "encodings.rope",
-    "apply_rope": "encodings.rope",
-    "ALiBi": "encodings.alibi",
-    "alibi_slopes": "encodings.alibi",
-    "alibi_bias": "encodings.alibi",
-    "PositionalEncoding": "encodings.base",
-    "NoPE": "encodings.base",
-    "inv_freq": "frequencies",
-    "rope_table": "tables",
-    "attention": "attention",
-    "MultiHeadAttention": "attention",
-    "KeyValueCache": "attention",
-    "Transformer": "model",
-    "desiderata": "properties",
-    "check": "exercises",
-    "provenance": "provenance",
-    "seed": "random",
-}
-_SUBMODULES = (
+_LAZY = ("exercises", "explore", "lab", "plots")
+
+__all__ = [
+    "ALiBi",
+    "KeyValueCache",
+    "Learned",
+    "MultiHeadAttention",
+    "NoPE",
+    "PositionalEncoding",
+    "RoPE",
+    "Sinusoidal",
+    "Transformer",
+    "alibi_bias",
+    "alibi_slopes",
+    "apply_rope",
+    "attention",
+    "check",
+    "desiderata",
     "encodings",
-    "exercises",
-    "explore",
-    "lab",
-    "plots",
+    "inv_freq",
+    "position_kernel",
     "positions",
     "properties",
-)
+    "rope_table",
+    "rotation_matrix",
+    "score_matrix",
+    "seed",
+    "sinusoidal",
+    *_LAZY,
+]
 
-__all__ = sorted([*_HOMES, *_SUBMODULES])
 
-
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
+def __getattr__(name: str) -> ModuleType:
+    if name in _LAZY:
         return import_module(f"pe_lab.{name}")
-    if name in _HOMES:
-        value = getattr(import_module(f"pe_lab.{_HOMES[name]}"), name)
-        globals()[name] = value
-        return value
-    raise AttributeError(
-        f"pe_lab has no name {name!r}; it has: {', '.join(__all__)}."
-    )
+    raise AttributeError(f"pe_lab has no name {name!r}; it has: {', '.join(__all__)}.")
 
 
 def __dir__() -> list[str]:
-    return __all__
+    return sorted(__all__)

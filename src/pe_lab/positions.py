@@ -140,9 +140,7 @@ def packed(lengths: list[int] | Tensor) -> tuple[Tensor, Tensor]:
     if not sizes:
         return torch.zeros(0, dtype=torch.long), torch.zeros(0, 0, dtype=torch.bool)
     ids = torch.cat([torch.arange(n) for n in sizes])
-    document = torch.repeat_interleave(
-        torch.arange(len(sizes)), torch.tensor(sizes)
-    )
+    document = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     return ids, document[:, None] == document[None, :]
 
 

@@ -23,8 +23,7 @@ def whole(name: str, value: Any, least: int = 1, mend: str = "") -> int:
         )
     if value < least:
         raise ValueError(
-            f"{name} needs a whole number of at least {least}, got {value}. {mend}"
-            .strip()
+            f"{name} needs a whole number of at least {least}, got {value}. {mend}".strip()
         )
     return int(value)
 

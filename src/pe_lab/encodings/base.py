@@ -1,6 +1,6 @@
 """The three doors through which position enters attention; there is no fourth.
 
-    tokens ─ embed ─► x ─ W_q, W_k ─► q, k ─ rotate ─► q·k ─ bias ─► softmax ─► · v
+tokens ─ embed ─► x ─ W_q, W_k ─► q, k ─ rotate ─► q·k ─ bias ─► softmax ─► · v
 """
 
 from __future__ import annotations
@@ -41,9 +41,7 @@ class PositionalEncoding(nn.Module):
         """
         return q, k
 
-    def bias(
-        self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor
-    ) -> Tensor | None:
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
         """Door 3, in every layer: a term added to the scores before the softmax.
 
         Args: as for `rotate`.

@@ -43,7 +43,7 @@ class Learned(PositionalEncoding):
         return self.weight[table_rows(rows, self.max_len)]
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x + T[positions], in x's dtype."""
+        """Return x + T[positions], in x's dtype."""
         refuse.embeddings(x, positions, self.d_model)
         return (x + self.table(positions)).to(x.dtype)
 

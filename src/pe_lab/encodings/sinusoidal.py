@@ -215,7 +215,7 @@ class Sinusoidal(PositionalEncoding):
         )
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x + scale · PE(positions), in x's dtype."""
+        """Return x + scale · PE(positions), in x's dtype."""
         refuse.embeddings(x, positions, self.d_model)
         wide = torch.promote_types(x.dtype, torch.float32)
         table = self.table(positions.to(x.device), wide)
