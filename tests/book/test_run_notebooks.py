@@ -103,7 +103,7 @@ def test_random_widget_ids_are_numbered_in_order_of_creation():
 
 
 def test_what_differs_between_machines_is_dropped():
-    cell = new_code_cell(metadata={"execution": {"t": 1}, "tags": ["a"], "other": 1})
+    cell = new_code_cell(metadata={"execution": {"t": "1"}, "tags": ["a"], "other": 1})
     metadata = {"language_info": {"name": "python", "version": "3.11.0"}, "other": 1}
     notebook = nbformat.from_dict(new_notebook(cells=[cell], metadata=metadata))
     stored = nbformat.reads(runner.normalise(notebook, "99_try_it"), as_version=4)
