@@ -1,0 +1,96 @@
+"""The host makes every explorable live without a kernel, from http and from a file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pe_lab import explore
+from tests.explore.conftest import NAMES
+
+ROOT = ".pe-explore"
+
+
+def touch_first_control(page: Any) -> None:
+    """Use the first control as a keyboard user would."""
+    control = page.locator(f"{ROOT} :is(input, select, button)").first
+    control.focus()
+    range_ = control.get_attribute("type") == "range"
+    control.press("ArrowRight" if range_ else "Space")
+
+
+@pytest.mark.parametrize("address", ["http", "file"], indirect=True)
+@pytest.mark.parametrize("name", NAMES)
+def test_it_starts_and_answers(open_page: Any, name: str) -> None:
+    page = open_page(getattr(explore, name)())
+    before = page.locator("output").inner_text()
+    assert before.strip()
+    touch_first_control(page)
+    page.wait_for_function(
+        "before => document.querySelector('output').innerText !== before", arg=before
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_it_fits_a_phone(open_page: Any, name: str) -> None:
+    page = open_page(getattr(explore, name)(), width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    inside = page.evaluate(
+        """() => {
+          const root = document.querySelector('.pe-explore').getBoundingClientRect();
+          return [...document.querySelectorAll('.pe-explore *')].every((element) => {
+            const box = element.getBoundingClientRect();
+            if (!box.width) return true; // an <option> has no box of its own
+            return box.left >= root.left - 1 && box.right <= root.right + 1;
+          });
+        }"""
+    )
+    assert inside
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_control_has_a_visible_name(open_page: Any, name: str) -> None:
+    page = open_page(getattr(explore, name)())
+    for control in page.locator(f"{ROOT} :is(input, select)").all():
+        label = page.locator(f"label[for='{control.get_attribute('id')}']")
+        assert label.inner_text().strip() and label.is_visible()
+    for button in page.locator(f"{ROOT} button").all():
+        assert button.inner_text().strip()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_new_theme_and_a_new_width_redraw_it(open_page: Any, name: str) -> None:
+    page = open_page(getattr(explore, name)())
+    ink = f"getComputedStyle(document.querySelector('{ROOT}')).color"
+    light = page.evaluate(ink)
+    page.evaluate("document.documentElement.dataset.theme = 'dark'")
+    assert page.evaluate(ink) != light
+    drawing = page.locator(".pe-figure :is(svg, canvas)").first
+    wide = drawing.bounding_box()["width"]
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.wait_for_function(
+        "wide => document.querySelector('.pe-figure :is(svg, canvas)')"
+        ".getBoundingClientRect().width < wide",
+        arg=wide,
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_all_live_together_on_one_page(open_page: Any) -> None:
+    page = open_page(*(getattr(explore, name)() for name in NAMES))
+    assert page.locator("[data-pe-ready=true]").count() == len(NAMES)
+    assert page.locator("style[data-pe-explore]").count() == 1
+
+
+def test_a_module_that_fails_leaves_its_description(browser: Any, folder: Any) -> None:
+    from tests.explore.conftest import page_of
+
+    figure = explore.KernelShape()
+    broken = page_of(figure).replace("export default", "throw new Error();")
+    (folder / "page.html").write_text(broken, "utf-8")
+    page = browser.new_page()
+    page.goto((folder / "page.html").as_uri())
+    page.get_by_text("could not start").wait_for()
+    assert figure.about in page.locator("body").inner_text()
+    page.close()
