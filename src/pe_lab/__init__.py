@@ -24,6 +24,7 @@ from pe_lab.exercises import check
 from pe_lab.frequencies import inv_freq
 from pe_lab.model import Transformer
 from pe_lab.properties import desiderata
+from pe_lab.provenance import provenance
 from pe_lab.random import seed
 from pe_lab.tables import rope_table
 
@@ -52,6 +53,7 @@ __all__ = [
     "position_kernel",
     "positions",
     "properties",
+    "provenance",
     "rope_table",
     "rotation_matrix",
     "score_matrix",

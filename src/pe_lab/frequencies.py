@@ -43,10 +43,10 @@ def inv_freq(
     step = torch.arange(pairs, dtype=torch.float64, device=device)
     if spacing == "paper":
         return base ** (-2 * step / dim)
-    if dim < 4:
+    if dim < 4 or dim % 2:
         raise ValueError(
-            f'spacing="tensor2tensor" needs dim of at least 4, got {dim}: it divides '
-            'by dim/2 − 1. Use spacing="paper".'
+            f'spacing="tensor2tensor" needs an even dim of at least 4, got {dim}: it '
+            'divides by dim/2 − 1. Use spacing="paper".'
         )
     return base ** (-step / (dim // 2 - 1))
 

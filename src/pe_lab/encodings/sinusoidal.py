@@ -210,7 +210,7 @@ class Sinusoidal(PositionalEncoding):
             self.d_model,
             base=self.base,
             order=self.order,
-            inv_freq=None if other is None else torch.tensor(other).double(),
+            inv_freq=None if other is None else torch.tensor(other, dtype=torch.float64),
             dtype=dtype,
         )
 

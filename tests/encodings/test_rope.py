@@ -1,0 +1,174 @@
+"""RoPE: what is turned, by how much, and that only offsets are seen afterwards."""
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import pe_lab
+
+LAYOUTS = ["half", "interleaved"]
+
+
+def turn(x, positions, layout, base=10000.0):
+    table = pe_lab.rope_table(positions, pe_lab.inv_freq(x.shape[-1], base=base), dtype=x.dtype)  # fmt: skip
+    return pe_lab.apply_rope(x, *table, layout=layout)
+
+
+def by_matrix(x, positions, layout, base=10000.0):
+    """Each pair times a 2×2 rotation, in float64: the definition, written out."""
+    x, dim = x.double(), x.shape[-1]
+    out = torch.empty_like(x)
+    for i in range(dim // 2):
+        a, b = (i, i + dim // 2) if layout == "half" else (2 * i, 2 * i + 1)
+        for t, p in enumerate(positions.tolist()):
+            angle = p * base ** (-2 * i / dim)
+            c, s = math.cos(angle), math.sin(angle)
+            out[..., t, a] = x[..., t, a] * c - x[..., t, b] * s
+            out[..., t, b] = x[..., t, b] * c + x[..., t, a] * s
+    return out
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dim", [2, 6, 64])
+def test_equals_the_rotation_matrices(layout, dim):
+    x = torch.randn(2, 3, 5, dim, dtype=torch.float64)
+    ids = torch.tensor([0, 1, 7, 100, 3000])
+    assert torch.allclose(turn(x, ids, layout), by_matrix(x, ids, layout), atol=1e-11)
+    near = turn(x.float(), ids, layout).double()
+    # one rounding of the table, two products, one sum: under 4 roundings of |x| ≤ 5
+    assert (near - by_matrix(x, ids, layout)).abs().max() <= 4 * 5 * 2**-24
+
+
+def test_one_vector_in_both_layouts():
+    """q = [1, 0, 0, 0] at position 1: the fingerprint of the two layouts."""
+    q, ids = torch.tensor([1.0, 0, 0, 0])[None, None, None], torch.tensor([1])
+    half, interleaved = (turn(q, ids, layout).flatten().tolist() for layout in LAYOUTS)
+    assert half == pytest.approx([0.5403, 0, 0.8415, 0], abs=5e-5)
+    assert interleaved == pytest.approx([0.5403, 0.8415, 0, 0], abs=5e-5)
+
+
+def test_a_cached_step_is_turned_by_its_own_position():
+    """[1, 0] at position 3: a cache that forgets the offset leaves it unturned."""
+    x = torch.tensor([1.0, 0.0])[None, None, None]
+    out = turn(x, torch.tensor([3]), "half").flatten()
+    assert out.tolist() == pytest.approx([-0.98999, 0.14112], abs=5e-6)
+
+
+@settings(max_examples=40)
+@given(
+    layout=st.sampled_from(LAYOUTS), pairs=st.integers(1, 32), t=st.integers(0, 10**6),
+    m=st.integers(0, 500), n=st.integers(0, 500),
+)  # fmt: skip
+def test_scores_see_offsets_only(layout, pairs, t, m, n):
+    """|s(m+t, n+t) − s(m, n)| ≤ 1e-6 |q||k| in float32, at any t up to a million."""
+    rope = pe_lab.RoPE(2 * pairs, layout=layout)
+    generator = torch.Generator().manual_seed(m * 501 + n)
+    q, k = torch.randn(2, 1, 1, 1, 2 * pairs, generator=generator)
+    near = score(rope, q, k, m, n)
+    far = score(rope, q, k, m + t, n + t)
+    assert abs(near - far) <= 1e-6 * (q.norm() * k.norm()).item()
+
+
+def score(rope, q, k, m, n):
+    q, k = rope.rotate(q, k, torch.tensor([m]), torch.tensor([n]))
+    return (q.double() * k.double()).sum().item()
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_channels_past_the_rotary_width_do_not_move(layout):
+    """head 8, rotary 4: frequencies 1 and 0.01 on the first four channels."""
+    rope = pe_lab.RoPE(8, rotary_dim=4, layout=layout)
+    x, ids = torch.randn(1, 2, 6, 8), torch.arange(6)
+    out, _ = rope.rotate(x, x, ids, ids)
+    assert torch.equal(out[..., 4:], x[..., 4:])
+    first, _ = pe_lab.RoPE(4, layout=layout).rotate(x[..., :4], x[..., :4], ids, ids)
+    assert torch.equal(out[..., :4], first)
+    assert rope.inv_freq.tolist() == pytest.approx([1, 0.01])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_rounded_once(layout, dtype):
+    """The float32 result, rounded: within half an ulp and one float32 rounding."""
+    x, ids = torch.randn(1, 2, 300, 16).to(dtype), torch.arange(10**5, 10**5 + 300)
+    rope = pe_lab.RoPE(16, layout=layout)
+    ours, _ = rope.rotate(x, x, ids, ids)
+    exact, _ = rope.rotate(x.double(), x.double(), ids, ids)
+    ulp = torch.finfo(dtype).eps * torch.maximum(exact.abs(), torch.tensor(2.0**-10))
+    assert ours.dtype == dtype
+    assert ((ours.double() - exact).abs() <= 0.5 * ulp + 1e-6).all()
+
+
+@pytest.mark.parametrize("cast", [torch.bfloat16, torch.float16])
+def test_casting_the_module_changes_nothing(cast):
+    x, ids = torch.randn(1, 2, 4, 16), torch.tensor([0, 1, 5000, 10**6])
+    plain, moved = pe_lab.RoPE(16), pe_lab.RoPE(16).to(cast)
+    assert torch.equal(plain.rotate(x, x, ids, ids)[0], moved.rotate(x, x, ids, ids)[0])
+    assert not list(plain.state_dict())
+
+
+def test_rows_have_their_own_positions_and_ignore_each_other():
+    rope = pe_lab.RoPE(8)
+    x = torch.randn(3, 2, 5, 8)
+    ids = torch.tensor([[0, 1, 2, 3, 4], [0, 0, 0, 1, 2], [90, 91, 92, 93, 94]])
+    together, _ = rope.rotate(x, x, ids, ids)
+    for b in range(3):
+        alone, _ = rope.rotate(x[b : b + 1], x[b : b + 1], ids[b], ids[b])
+        assert torch.equal(together[b : b + 1], alone)
+
+
+def test_gradients_in_both_layouts():
+    x = torch.randn(1, 2, 3, 4, dtype=torch.float64, requires_grad=True)
+    for layout in LAYOUTS:
+        assert torch.autograd.gradcheck(
+            lambda y, w=layout: turn(y, torch.arange(3), w), x
+        )
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_compiles_in_one_graph(layout):
+    rope = pe_lab.RoPE(8, layout=layout)
+
+    def run(x, ids):
+        return rope.rotate(x, x, ids, ids)[0]
+
+    compiled = torch.compile(run, fullgraph=True, dynamic=True, backend="aot_eager")
+    for length in (3, 9):
+        x, ids = torch.randn(2, 2, length, 8), torch.arange(length)
+        assert torch.allclose(compiled(x, ids), run(x, ids), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "words"),
+    [
+        (lambda: pe_lab.RoPE(7), ValueError, "even number, got 7"),
+        (lambda: pe_lab.RoPE(8, rotary_dim=3), ValueError, "even number, got 3"),
+        (lambda: pe_lab.RoPE(8, rotary_dim=10), ValueError, "at most head_dim = 8"),
+        (lambda: pe_lab.RoPE(8, layout="neox"), ValueError, "'half' or 'interleaved'"),
+        (lambda: pe_lab.RoPE(8, base=0), ValueError, "base needs"),
+        (lambda: pe_lab.RoPE(8, inv_freq=torch.ones(3)), ValueError, "4 frequencies"),
+        (lambda: turn(torch.zeros(1, 2, 5, 8), torch.arange(4), "half"), ValueError, "(5, pairs)"),
+        (lambda: turn(torch.zeros(1, 5, 8), torch.arange(5), "half"), ValueError, "4 axes"),
+        (lambda: turn(torch.zeros(1, 2, 5, 8), torch.arange(5), "neox"), ValueError, "layout needs"),
+        (lambda: rotate(torch.zeros(1, 2, 5, 6), torch.arange(5)), ValueError, "head_dim = 8"),
+        (lambda: rotate(torch.zeros(1, 2, 5, 8).long(), torch.arange(5)), TypeError, "floating-point"),
+        (lambda: rotate(torch.zeros(1, 5, 2, 8), torch.arange(5)), ValueError, "one id for each"),
+        (lambda: pe_lab.apply_rope(torch.zeros(1, 1, 2, 4), 1.0, 0.0, layout="half"), TypeError, "rope_table"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_refused(call, error, words):
+    with pytest.raises(error) as caught:
+        call()
+    assert words in str(caught.value)
+
+
+def rotate(x, ids):
+    return pe_lab.RoPE(8).rotate(x, x, ids, ids)
+
+
+def test_empty_and_single():
+    assert rotate(torch.zeros(2, 1, 0, 8), torch.arange(0))[0].shape == (2, 1, 0, 8)
+    assert rotate(torch.zeros(0, 1, 3, 8), torch.arange(3))[0].shape == (0, 1, 3, 8)
