@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import hypothesis
+import pytest
 import torch
 
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -17,3 +19,13 @@ torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=True)
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+SITE_TESTS = Path(__file__).with_name("site")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """The tests in tests/site read the built site: they run only when named."""
+    if collection_path != SITE_TESTS:
+        return None
+    named = [Path(argument.split("::")[0]).resolve() for argument in config.args]
+    return not any(path.is_relative_to(SITE_TESTS) for path in named) or None

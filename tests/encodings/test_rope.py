@@ -43,7 +43,7 @@ def test_equals_the_rotation_matrices(layout, dim):
 
 
 def test_one_vector_in_both_layouts():
-    """q = [1, 0, 0, 0] at position 1: the fingerprint of the two layouts."""
+    """Q = [1, 0, 0, 0] at position 1: the fingerprint of the two layouts."""
     q, ids = torch.tensor([1.0, 0, 0, 0])[None, None, None], torch.tensor([1])
     half, interleaved = (turn(q, ids, layout).flatten().tolist() for layout in LAYOUTS)
     assert half == pytest.approx([0.5403, 0, 0.8415, 0], abs=5e-5)
@@ -79,7 +79,7 @@ def score(rope, q, k, m, n):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_channels_past_the_rotary_width_do_not_move(layout):
-    """head 8, rotary 4: frequencies 1 and 0.01 on the first four channels."""
+    """Head 8, rotary 4: frequencies 1 and 0.01 on the first four channels."""
     rope = pe_lab.RoPE(8, rotary_dim=4, layout=layout)
     x, ids = torch.randn(1, 2, 6, 8), torch.arange(6)
     out, _ = rope.rotate(x, x, ids, ids)

@@ -28,7 +28,7 @@ def test_both_orders_and_odd_widths_match_sixty_digits(d_model, order):
 
 
 def test_both_orders_of_a_public_bug_report():
-    """d = 4 at position 1; the two orders of one vector, as a port mixed them up."""
+    """D = 4 at position 1; the two orders of one vector, as a port mixed them up."""
     one = torch.tensor([1])
     interleaved = pe_lab.sinusoidal(one, 4)[0]
     halves = pe_lab.sinusoidal(one, 4, order="halves")[0]
