@@ -1,0 +1,276 @@
+"""Results: what was run, what came out, and where it comes from, in one JSON file.
+
+A run is one variant with one seed; a result is all runs of one experiment. Files are
+written whole or not at all: first under another name in the same folder, then renamed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pe_lab.provenance import provenance
+
+FORMAT = 1
+SHIPPED = Path(__file__).parent / "shipped"
+DATA_LIBRARIES = ("num2words", "cn2an")  # they make the data of the numbers task
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One quantity as training goes on.
+
+    Attributes:
+        steps: how many updates were made before each value.
+        values: the quantity; losses are in nats per token.
+    """
+
+    steps: list[int]
+    values: list[float]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One variant with one seed.
+
+    Attributes:
+        variant: its name.
+        seed: of the initial weights and of the batches.
+        config: everything else that decides the outcome.
+        curves: quantity → how it went.
+        final: quantity → its value after the last step.
+        provenance: commit, versions, device, date, wall and CPU seconds.
+    """
+
+    variant: str
+    seed: int
+    config: dict[str, Any]
+    curves: dict[str, Curve]
+    final: dict[str, float]
+    provenance: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """All runs of one experiment, and the few questions one asks of them."""
+
+    experiment: str
+    mode: str
+    runs: tuple[Run, ...]
+
+    @property
+    def variants(self) -> list[str]:
+        """The variants, in the order in which the experiment lists them."""
+        return list(dict.fromkeys(run.variant for run in self.runs))
+
+    @property
+    def cpu_seconds(self) -> float:
+        """CPU seconds that all runs took together."""
+        return float(sum(run.provenance.get("cpu_seconds", 0) for run in self.runs))
+
+    def of(self, variant: str) -> list[Run]:
+        """The runs of one variant, in the order of their seeds.
+
+        Raises:
+            KeyError: if there is none; the message lists the variants.
+        """
+        found = [run for run in self.runs if run.variant == variant]
+        if not found:
+            raise KeyError(
+                f"{self.experiment} has no variant {variant!r}; "
+                f"it has: {', '.join(self.variants)}."
+            )
+        return sorted(found, key=lambda run: run.seed)
+
+    def final(self, variant: str, metric: str) -> np.ndarray:
+        """A final value for each seed, shape (seeds,).
+
+        Raises:
+            KeyError: if the variant has no such metric; the message lists them.
+        """
+        runs = self.of(variant)
+        return np.array([_pick(run.final, metric, variant) for run in runs])
+
+    def curve(self, variant: str, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """The steps, shape (points,), and a curve for each seed, (seeds, points)."""
+        curves = [_pick(run.curves, metric, variant) for run in self.of(variant)]
+        values = np.array([curve.values for curve in curves])
+        return np.array(curves[0].steps), values
+
+    def at(self, variant: str, metric: str, step: int) -> np.ndarray:
+        """The value of a curve at one of its steps, for each seed, shape (seeds,).
+
+        Raises:
+            KeyError: if nothing was measured at this step; the message lists the steps.
+        """
+        steps, values = self.curve(variant, metric)
+        if step not in steps:
+            raise KeyError(
+                f"{metric} was not measured at step {step}, only at "
+                f"{', '.join(map(str, steps))}."
+            )
+        return values[:, steps.tolist().index(step)]
+
+    def first_below(self, variant: str, metric: str, level: float) -> np.ndarray:
+        """The first step at which a curve is below a level, for each seed; else nan."""
+        steps, values = self.curve(variant, metric)
+        below = values < level
+        first = steps[below.argmax(axis=1)].astype(float)
+        return np.where(below.any(axis=1), first, np.nan)
+
+
+def _pick(values: dict[str, Any], metric: str, variant: str) -> Any:
+    """A metric by name, or an error that lists what there is."""
+    if metric not in values:
+        raise KeyError(
+            f"{variant} has no {metric!r} here; it has: {', '.join(sorted(values))}."
+        )
+    return values[metric]
+
+
+def mean_spread(values: np.ndarray) -> tuple[float, float]:
+    """Mean and sample standard deviation over seeds (n - 1; zero for one seed).
+
+    Args:
+        values: (seeds,) one value for each seed.
+    """
+    spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+    return float(np.mean(values)), spread
+
+
+def table(result: Result) -> str:
+    """The final values as text: a row for each variant, mean ± spread over seeds."""
+    names = list(dict.fromkeys(name for run in result.runs for name in run.final))
+    rows = [["variant", "seeds", *names]]
+    for variant in result.variants:
+        cells = [variant, str(len(result.of(variant)))]
+        for name in names:
+            mean, spread = mean_spread(result.final(variant, name))
+            cells.append(f"{mean:.4g}" if spread == 0 else f"{mean:.4g} ± {spread:.2g}")
+        rows.append(cells)
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+    return "\n".join(lines)
+
+
+def shipped() -> list[str]:
+    """The names of the results that come with the package."""
+    return sorted(file.stem for file in SHIPPED.glob("*.json"))
+
+
+def surroundings(seed: int) -> dict[str, Any]:
+    """What a run depends on besides its config: code, libraries, processor.
+
+    Args:
+        seed: of the run.
+    """
+    libraries: dict[str, str | None] = {}
+    for name in DATA_LIBRARIES:
+        try:
+            libraries[name] = version(name)
+        except PackageNotFoundError:
+            libraries[name] = None
+    return provenance(seed=seed).to_dict() | {"device": "cpu", "libraries": libraries}
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file whole or not at all, whatever stops this process meanwhile."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a file that this module wrote.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        ValueError: if it is cut short, is not a result, or has another format.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise ValueError(
+            f"{path} is not a whole JSON file (it breaks off or is damaged at line "
+            f"{error.lineno}); delete it and run the experiment again."
+        ) from error
+    if not isinstance(content, dict) or "format" not in content:
+        raise ValueError(f"{path} is JSON, but not a result of pe_lab.lab.")
+    if content["format"] != FORMAT:
+        raise ValueError(
+            f"{path} has format {content['format']!r}, this version reads {FORMAT}; "
+            "use the version of pe_lab that wrote it, or run the experiment again."
+        )
+    return content
+
+
+def write_run(path: Path, experiment: str, run: Run) -> None:
+    """Store one run."""
+    write_json(path, {"format": FORMAT, "experiment": experiment, "run": asdict(run)})
+
+
+def run_from(content: dict[str, Any]) -> Run:
+    """A run from its JSON form."""
+    curves = {name: Curve(**curve) for name, curve in content["curves"].items()}
+    return Run(**{**content, "curves": curves})
+
+
+def read_run(path: Path) -> Run:
+    """Read one run; the errors are those of `read_json`."""
+    return run_from(_entry(read_json(path), "run", path))
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Store a result."""
+    runs = [asdict(run) for run in result.runs]
+    head = {"format": FORMAT, "experiment": result.experiment, "mode": result.mode}
+    write_json(path, {**head, "runs": runs})
+
+
+def read_result(path: Path) -> Result:
+    """Read a result; the errors are those of `read_json`."""
+    content = read_json(path)
+    runs = tuple(run_from(run) for run in _entry(content, "runs", path))
+    return Result(content["experiment"], content["mode"], runs)
+
+
+def _entry(content: dict[str, Any], key: str, path: Path) -> Any:
+    """One entry of a file, or an error that says what the file lacks."""
+    if key not in content:
+        raise ValueError(f"{path} lacks the entry {key!r}; run the experiment again.")
+    return content[key]
+
+
+def load(name: str) -> Result:
+    """A result that comes with the package.
+
+    Args:
+        name: of the experiment, such as `sqrt-d`.
+
+    Returns:
+        All runs of the full experiment, with their provenance.
+
+    Raises:
+        KeyError: for another name; the message lists the shipped results.
+    """
+    path = SHIPPED / f"{name}.json"
+    if not path.exists():
+        names = ", ".join(shipped())
+        raise KeyError(f"no shipped result is called {name!r}; there are: {names}.")
+    return read_result(path)

@@ -1,0 +1,220 @@
+"""Running an experiment: every variant with every seed, each stored when it is done.
+
+A run that is stored is never made again: what was stopped goes on where it was.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from .experiments import EXPERIMENTS, Experiment
+from .results import Result, Run, read_run, surroundings, write_result, write_run
+from .training import reproducible
+
+Job = tuple[
+    str, str, int, dict[str, Any], Path | None
+]  # name, variant, seed, config, file
+Advance = Callable[[int, str], None]  # updates made, and by which variant
+
+
+def experiment(name: str) -> Experiment:
+    """An experiment by name.
+
+    Raises:
+        KeyError: for another name; the message lists the experiments.
+    """
+    if name not in EXPERIMENTS:
+        raise KeyError(
+            f"no experiment is called {name!r}; there are: {', '.join(EXPERIMENTS)}."
+        )
+    return EXPERIMENTS[name]
+
+
+def run(
+    name: str,
+    *,
+    quick: bool = False,
+    variants: list[str] | None = None,
+    seeds: int | None = None,
+    jobs: int = 1,
+    out: Path | str | None = None,
+    text: str = "auto",
+    progress: bool = False,
+) -> Result:
+    """Run an experiment on the CPU, one thread for each process.
+
+    Args:
+        name: `stall`, `add-concat` or `sqrt-d`.
+        quick: few steps, one seed, the variants that show the point, and the text that
+            needs no download: some 10 CPU seconds, for a first look.
+        variants: which ones; by default all, or the quick ones.
+        seeds: seeds 0 … seeds−1; by default 3, or 1 if quick.
+        jobs: processes at the same time.
+        out: a folder in which each run is stored as soon as it is done, and the result
+            at the end; runs found there are not made again.
+        text: `kjv`, `topics`, or `auto`, which takes `kjv` if it was fetched.
+        progress: show a bar on stderr.
+
+    Returns:
+        The result, in which each run carries its provenance.
+
+    Raises:
+        KeyError: for an unknown experiment or variant.
+        ValueError: if a stored run was made with another configuration, or a stored
+            file is damaged; nothing stored is overwritten.
+        NotANumberError: if a loss is not finite.
+    """
+    chosen = experiment(name)
+    wanted = _selection(chosen, quick, variants)
+    count = (1 if quick else chosen.seeds) if seeds is None else seeds
+    if count < 1 or jobs < 1:
+        raise ValueError(f"seeds and jobs need at least 1, got {count} and {jobs}.")
+    mode = "quick" if quick else "full"
+    folder = None if out is None else Path(out) / f"{name}-{mode}"
+    todo = [
+        (name, variant, seed, config, _run_file(folder, variant, seed))
+        for variant in wanted
+        for config in [chosen.config(variant, quick, "topics" if quick else text)]
+        for seed in range(count)
+    ]
+    runs = _perform(todo, jobs, progress)
+    result = Result(name, mode, tuple(runs))
+    if folder is not None:
+        write_result(folder.with_suffix(".json"), _collected(folder, chosen, mode))
+    return result
+
+
+def _selection(
+    chosen: Experiment, quick: bool, variants: list[str] | None
+) -> tuple[str, ...]:
+    """The variants to run, all of them known."""
+    if variants is None:
+        return chosen.quick_variants if quick else chosen.variants
+    for variant in variants:
+        if variant not in chosen.variants:
+            raise KeyError(
+                f"{chosen.name} has no variant {variant!r}; "
+                f"it has: {', '.join(chosen.variants)}."
+            )
+    return tuple(variants)
+
+
+def _run_file(folder: Path | None, variant: str, seed: int) -> Path | None:
+    """Where a run is stored; `words/add`, seed 0 → words.add-0.json."""
+    return folder and folder / f"{variant.replace('/', '.')}-{seed}.json"
+
+
+def _collected(folder: Path, chosen: Experiment, mode: str) -> Result:
+    """All runs that are stored in a folder, in the experiment's order."""
+    runs = [read_run(file) for file in folder.glob("*.json")]
+    runs.sort(key=lambda run: (chosen.variants.index(run.variant), run.seed))
+    return Result(chosen.name, mode, tuple(runs))
+
+
+def _perform(todo: list[Job], jobs: int, progress: bool) -> list[Run]:
+    """The runs of all jobs in their order: stored ones are read, others are made."""
+    done = {i: _stored(job) for i, job in enumerate(todo)}
+    missing = [i for i, run in done.items() if run is None]
+    steps = sum(todo[i][3]["recipe"]["steps"] for i in missing)
+    with _bar(steps, progress and bool(missing)) as advance:
+        if jobs == 1:
+            for i in missing:
+                done[i] = _make(todo[i], advance)
+        else:
+            done |= _in_processes({i: todo[i] for i in missing}, jobs, advance)
+    return [run for run in done.values() if run is not None]
+
+
+def _in_processes(todo: dict[int, Job], jobs: int, advance: Advance) -> dict[int, Run]:
+    """Make runs in several processes; the bar moves when one is done."""
+    done = {}
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(_make, job): i for i, job in todo.items()}
+        try:
+            for future in as_completed(futures):
+                i = futures[future]
+                done[i] = future.result()
+                advance(todo[i][3]["recipe"]["steps"], todo[i][1])
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return done
+
+
+def _stored(job: Job) -> Run | None:
+    """The run that is stored for a job, if there is one and it was made alike."""
+    _, variant, _, config, file = job
+    if file is None or not file.exists():
+        return None
+    found = read_run(file)
+    keys = config.keys() | found.config.keys()
+    for key in sorted(keys):
+        there, here = found.config.get(key), _plain(config.get(key))
+        if there != here:
+            raise ValueError(
+                f"{file} was made with {key} = {there}, {variant} now has {here}; "
+                "choose another folder with --out, or delete that one."
+            )
+    return found
+
+
+def _plain(value: Any) -> Any:
+    """A value as it comes back from JSON: tuples as lists."""
+    if isinstance(value, dict):
+        return {key: _plain(inner) for key, inner in value.items()}
+    return (
+        [_plain(inner) for inner in value]
+        if isinstance(value, (list, tuple))
+        else value
+    )
+
+
+def _make(job: Job, advance: Advance | None = None) -> Run:
+    """Make one run, and store it if it has a file."""
+    name, variant, seed, config, file = job
+    told = 0
+
+    def progress(step: int) -> None:
+        nonlocal told
+        if advance is not None:
+            advance(step - told, variant)
+            told = step
+
+    wall, cpu = time.perf_counter(), time.process_time()
+    with reproducible(seed):
+        made = surroundings(seed)
+        curves, final = experiment(name).measure(config, seed, progress)
+    provenance = made | {
+        "wall_seconds": round(time.perf_counter() - wall, 2),
+        "cpu_seconds": round(time.process_time() - cpu, 2),
+    }
+    run = Run(variant, seed, _plain(config), curves, final, provenance)
+    if file is not None:
+        write_run(file, name, run)
+    return run
+
+
+@contextmanager
+def _bar(steps: int, shown: bool) -> Iterator[Advance]:
+    """A progress bar on stderr if tqdm is there; else nothing."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        shown = False
+    if not shown:
+        yield lambda steps, variant: None
+        return
+    with tqdm(total=steps, unit="step", file=sys.stderr, dynamic_ncols=True) as line:
+
+        def advance(steps: int, variant: str) -> None:
+            line.set_description(variant, refresh=False)
+            line.update(steps)
+
+        yield advance

@@ -1,0 +1,235 @@
+"""Tasks for small Transformers: each draws batches, and knows its loss without order.
+
+A batch says what the model reads and what every slot should say; a slot whose target is
+IGNORE is not counted in the loss.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+
+import torch
+from torch import Generator, Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from .data import NumberPairs, Pair, number_pairs
+from .text import Text, character_vocabulary, word_vocabulary, words_of
+from .vocabulary import BOS, EOS, PAD, Vocabulary
+
+IGNORE = -100  # what cross_entropy ignores by default
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Token ids for one step.
+
+    Attributes:
+        inputs: (B, L), what the model reads; the decoder's side where there are two.
+        targets: (B, L), the id that each slot should say, or IGNORE.
+        source: (B, S), what the encoder of an encoder-decoder reads; PAD at the end.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+    source: Tensor | None = None
+
+    def to(self, device: torch.device) -> Batch:
+        """The same batch on a device."""
+        source = None if self.source is None else self.source.to(device)
+        return Batch(self.inputs.to(device), self.targets.to(device), source)
+
+
+Draw = Callable[[int, Generator], Batch]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a model is trained on.
+
+    Attributes:
+        name: for people.
+        kind: of Transformer: `encoder`, `decoder` or `encoder-decoder`.
+        num_inputs: size of the vocabulary that is read (on the source side, if any).
+        num_outputs: size of the vocabulary that is written.
+        guess: nats, the loss of the best constant guess (frequencies, nothing else).
+        draw: (batch_size, generator) → a training batch.
+        draw_held_out: the same from data that is never trained on.
+    """
+
+    name: str
+    kind: str
+    num_inputs: int
+    num_outputs: int
+    guess: float
+    draw: Draw
+    draw_held_out: Draw
+
+
+def _fresh(
+    name: str, num_inputs: int, num_outputs: int, guess: float, draw: Draw
+) -> Task:
+    """An encoder task whose batches are all new: held-out data are more of the same."""
+    return Task(name, "encoder", num_inputs, num_outputs, guess, draw, draw)
+
+
+def position(length: int = 16, vocab_size: int = 50) -> Task:
+    """Say at which place you stand; the tokens are random and tell nothing."""
+
+    def draw(batch_size: int, generator: Generator) -> Batch:
+        inputs = torch.randint(vocab_size, (batch_size, length), generator=generator)
+        return Batch(inputs, torch.arange(length).expand(batch_size, length))
+
+    return _fresh("position", vocab_size, length, math.log(length), draw)
+
+
+def left_neighbour(length: int = 16, vocab_size: int = 50) -> Task:
+    """Say which token stands to your left; the first slot is not asked."""
+
+    def draw(batch_size: int, generator: Generator) -> Batch:
+        inputs = torch.randint(vocab_size, (batch_size, length), generator=generator)
+        targets = inputs.roll(1, dims=1)
+        targets[:, 0] = IGNORE
+        return Batch(inputs, targets)
+
+    return _fresh("left-neighbour", vocab_size, vocab_size, math.log(vocab_size), draw)
+
+
+def fixed_abc() -> Task:
+    """Say at which place you stand in `A B C`, always in this order: a trap.
+
+    The letter gives the place away, so a model without any position solves it.
+    """
+
+    def draw(batch_size: int, generator: Generator) -> Batch:
+        order = torch.arange(3).expand(batch_size, 3)
+        return Batch(order, order)
+
+    return _fresh("fixed-abc", 3, 3, math.log(3), draw)
+
+
+def permuted_abc() -> Task:
+    """Say at which place you stand in a shuffled `A B C`: the trap, mended."""
+
+    def draw(batch_size: int, generator: Generator) -> Batch:
+        inputs = torch.rand(batch_size, 3, generator=generator).argsort(dim=1)
+        return Batch(inputs, torch.arange(3).expand(batch_size, 3))
+
+    return _fresh("permuted-abc", 3, 3, math.log(3), draw)
+
+
+def _windows(ids: Tensor, size: int, batch_size: int, generator: Generator) -> Tensor:
+    """(batch_size, size) windows that start anywhere in a long row of ids."""
+    starts = torch.randint(len(ids) - size, (batch_size, 1), generator=generator)
+    return ids[starts + torch.arange(size)]
+
+
+def entropy(ids: Tensor) -> float:
+    """Nats per token if only the frequencies of the tokens are known."""
+    counts = torch.tensor(list(Counter(ids.tolist()).values()), dtype=torch.float64)
+    share = counts / counts.sum()
+    return float(-(share * share.log()).sum())
+
+
+def _causal(
+    name: str, vocabulary_size: int, train: Tensor, held_out: Tensor, length: int
+) -> Task:
+    """Say the next token of a text, seeing only what stands before it."""
+
+    def drawing(ids: Tensor) -> Draw:
+        def draw(batch_size: int, generator: Generator) -> Batch:
+            rows = _windows(ids, length + 1, batch_size, generator)
+            return Batch(rows[:, :-1], rows[:, 1:])
+
+        return draw
+
+    sizes = (vocabulary_size, vocabulary_size, entropy(held_out))
+    return Task(name, "decoder", *sizes, drawing(train), drawing(held_out))
+
+
+@lru_cache(maxsize=2)
+def next_character(text: Text, length: int = 32) -> Task:
+    """Say the next character of a text."""
+    vocabulary = character_vocabulary(text)
+    train, held_out = (_encoded(t, vocabulary) for t in (text.train, text.held_out))
+    return _causal("next-character", len(vocabulary), train, held_out, length)
+
+
+@lru_cache(maxsize=2)
+def next_word(text: Text, vocabulary_size: int, length: int = 32) -> Task:
+    """Say the next word or punctuation mark of a text; rare words are one symbol."""
+    vocabulary = word_vocabulary(text, vocabulary_size)
+    parts = (words_of(part) for part in (text.train, text.held_out))
+    train, held_out = (_encoded(part, vocabulary) for part in parts)
+    return _causal("next-word", len(vocabulary), train, held_out, length)
+
+
+def _encoded(symbols: str | list[str], vocabulary: Vocabulary) -> Tensor:
+    """The ids of a text's symbols as one long row."""
+    return torch.tensor(vocabulary.encode(symbols))
+
+
+@lru_cache(maxsize=2)
+def masked_character(text: Text, length: int = 32, rate: float = 0.15) -> Task:
+    """Say the characters that were covered, from those on both sides."""
+    vocabulary = character_vocabulary(text)
+    cover = len(vocabulary)  # the id of the mask: one more than the characters
+
+    def drawing(ids: Tensor) -> Draw:
+        def draw(batch_size: int, generator: Generator) -> Batch:
+            rows = _windows(ids, length, batch_size, generator)
+            covered = torch.rand(rows.shape, generator=generator) < rate
+            inputs = rows.masked_fill(covered, cover)
+            return Batch(inputs, rows.masked_fill(~covered, IGNORE))
+
+        return draw
+
+    train, held_out = (_encoded(t, vocabulary) for t in (text.train, text.held_out))
+    sizes = (cover + 1, cover, entropy(held_out))
+    name = "masked-character"
+    return Task(name, "encoder", *sizes, drawing(train), drawing(held_out))
+
+
+def padded(rows: list[list[int]], filler: int, length: int = 0) -> Tensor:
+    """Rows of ids as one matrix, filled up to the longest row, or to `length`."""
+    matrix = pad_sequence([torch.tensor(r) for r in rows], True, filler)
+    missing = max(0, length - matrix.shape[1])
+    return torch.nn.functional.pad(matrix, (0, missing), value=filler)
+
+
+def number_batch(pairs: list[Pair], data: NumberPairs, length: int = 0) -> Batch:
+    """Pairs as a batch: words + EOS are read; BOS + numeral in, numeral + EOS out.
+
+    Args:
+        pairs: which ones.
+        data: whose vocabularies are used.
+        length: the least width of all three matrices; 0 for no more than is needed.
+    """
+    sources = [[*data.words.encode(words), EOS] for words, _ in pairs]
+    numerals = [data.characters.encode(numeral) for _, numeral in pairs]
+    return Batch(
+        padded([[BOS, *numeral] for numeral in numerals], PAD, length),
+        padded([[*numeral, EOS] for numeral in numerals], IGNORE, length),
+        padded(sources, PAD, length),
+    )
+
+
+def numbers(data: NumberPairs | None = None) -> Task:
+    """Translate number words into a Chinese numeral."""
+    data = data or number_pairs()
+
+    def drawing(pairs: tuple[Pair, ...]) -> Draw:
+        def draw(batch_size: int, generator: Generator) -> Batch:
+            chosen = torch.randint(len(pairs), (batch_size,), generator=generator)
+            return number_batch([pairs[i] for i in chosen.tolist()], data)
+
+        return draw
+
+    written = [c for _, numeral in data.held_out for c in (*numeral, "<eos>")]
+    guess = entropy(_encoded(written, data.characters))
+    sizes = (len(data.words), len(data.characters), guess)
+    draws = (drawing(data.train), drawing(data.held_out))
+    return Task("numbers", "encoder-decoder", *sizes, *draws)

