@@ -15,6 +15,7 @@ from typing import Any
 
 import jupytext
 import nbformat
+import pytest
 from nbformat import NotebookNode
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -144,6 +145,13 @@ def printed(cell: Cell, text: str) -> Cell:
 def listed(problems: Iterable[str]) -> str:
     """Sentences one under the other; empty when there is no problem."""
     return "\n".join(problems)
+
+
+def expect_none(problems: Iterable[str]) -> None:
+    """Fail with all problems, one a line, whatever their number."""
+    found = listed(problems)
+    if found:
+        pytest.fail(found, pytrace=False)
 
 
 # ── MyST Markdown ────────────────────────────────────────────────────────────────

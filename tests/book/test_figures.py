@@ -10,7 +10,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from tests.book.chapters import CHAPTERS, ROOT, Cell, chapter_from, listed
+from tests.book.chapters import CHAPTERS, ROOT, Cell, chapter_from, expect_none, listed
 
 NUMREF = re.compile(r"\{numref\}`(?:[^`<]*<)?([\w-]+)>?`")
 LEAST_WORDS = 4  # "a plot of x" is no description
@@ -63,20 +63,20 @@ def stored_cells() -> list[Cell]:
 
 def test_figures_are_named_captioned_and_described():
     shown = [cell for cell in stored_cells() if cell.has_image]
-    assert not listed(problem for cell in shown for problem in metadata_problems(cell))
+    expect_none(problem for cell in shown for problem in metadata_problems(cell))
 
 
 def test_cells_named_as_figures_show_one():
-    assert not listed(p for cell in stored_cells() for p in empty_problems(cell))
+    expect_none(p for cell in stored_cells() for p in empty_problems(cell))
 
 
 def test_figures_have_names_of_their_own_and_are_referred_to():
-    assert not listed(reference_problems(stored_cells()))
+    expect_none(reference_problems(stored_cells()))
 
 
 def test_figures_of_the_pages_are_described():
     pages = sorted((ROOT / "book").rglob("*.md"))
-    assert not listed(problem for path in pages for problem in page_problems(path))
+    expect_none(problem for path in pages for problem in page_problems(path))
 
 
 def page_problems(path: Path) -> list[str]:

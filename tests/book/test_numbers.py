@@ -16,6 +16,7 @@ from tests.book.chapters import (
     Cell,
     Chapter,
     chapter_from,
+    expect_none,
     listed,
     printed,
 )
@@ -57,7 +58,7 @@ def stored_cells(chapter: Chapter) -> list[Cell]:
 
 def test_every_number_in_the_prose_has_a_source():
     quoted = read_quoted()
-    assert not listed(
+    expect_none(
         problem
         for chapter in CHAPTERS
         for problem in number_problems(stored_cells(chapter), quoted)

@@ -7,7 +7,14 @@ from pathlib import Path
 import nbformat
 
 from book.tools import run_notebooks as runner
-from tests.book.chapters import CHAPTERS, NOTEBOOKS, Chapter, chapter_from, listed
+from tests.book.chapters import (
+    CHAPTERS,
+    NOTEBOOKS,
+    Chapter,
+    chapter_from,
+    expect_none,
+    listed,
+)
 
 MEND = "run `make sync`"
 
@@ -52,16 +59,16 @@ def lonely_notebooks(folder: Path) -> list[str]:
 
 
 def test_source_and_notebook_hold_the_same_cells():
-    assert not listed(p for chapter in CHAPTERS for p in pair_problems(chapter))
+    expect_none(p for chapter in CHAPTERS for p in pair_problems(chapter))
 
 
 def test_notebooks_are_written_by_the_runner():
     stored = [chapter for chapter in CHAPTERS if chapter.notebook.exists()]
-    assert not listed(p for chapter in stored for p in runner_problems(chapter))
+    expect_none(p for chapter in stored for p in runner_problems(chapter))
 
 
 def test_every_notebook_has_a_source():
-    assert not listed(lonely_notebooks(NOTEBOOKS))
+    expect_none(lonely_notebooks(NOTEBOOKS))
 
 
 # ── the checks can fail ──────────────────────────────────────────────────────────

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.book.chapters import CHAPTERS, ROOT, listed
+from tests.book.chapters import CHAPTERS, ROOT, expect_none
 
 TEXT_LIMIT = 20_000_000  # bytes; no text of ours is that long
 
@@ -64,7 +64,7 @@ def test_no_tracked_file_names_a_machine():
     patterns = EVERYWHERE + this_machine()
     files = tracked_files()
     assert files
-    assert not listed(
+    expect_none(
         f"{path.relative_to(ROOT)}, {problem}"
         for path in files
         for problem in private_problems(readable(path), patterns)
@@ -73,7 +73,7 @@ def test_no_tracked_file_names_a_machine():
 
 def test_no_output_shows_a_memory_address():
     cells = [cell for c in CHAPTERS if c.notebook.exists() for cell in c.cells]
-    assert not listed(
+    expect_none(
         f"{cell}, {problem}"
         for cell in cells
         for problem in private_problems(cell.output_text, [ADDRESS])

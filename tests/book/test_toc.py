@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from tests.book.chapters import CHAPTERS, ROOT, listed
+from tests.book.chapters import CHAPTERS, ROOT, expect_none, listed
 
 TOC = ROOT / "_toc.yml"
 
@@ -63,7 +63,7 @@ def test_the_table_of_contents_lists_what_exists():
         assert names == []
         return
     toc = yaml.safe_load(TOC.read_text(encoding="utf-8"))
-    assert not listed(toc_problems(toc, ROOT, names) + order_problems(toc))
+    expect_none(toc_problems(toc, ROOT, names) + order_problems(toc))
 
 
 def test_a_wrong_table_of_contents_is_seen(tmp_path: Path):
