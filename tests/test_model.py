@@ -176,3 +176,9 @@ def test_what_does_not_fit_is_refused(call, error, words):
     with pytest.raises(error) as caught:
         call(pe_lab.Transformer(11, 16, 2, 1))
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("bad", [-1, 11])
+def test_tokens_outside_the_vocabulary_are_refused(bad):
+    with pytest.raises(IndexError, match="ids needs numbers from 0 to 10"):
+        pe_lab.Transformer(11, 16, 2, 1)(torch.tensor([[0, bad]]))

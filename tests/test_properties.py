@@ -92,5 +92,5 @@ def test_permutation_error_of_maps_with_and_without_order():
     x, order = torch.randn(2, 5, 4), torch.tensor([4, 0, 3, 1, 2])
     assert permutation_error(nn.Linear(4, 3), x, order) < 1e-6
     assert permutation_error(lambda t: t.cumsum(1), x, order) > 0.1
-    with pytest.raises(ValueError, match="permutation needs each of 0 … 4 once"):
+    with pytest.raises(ValueError, match="permutation needs each of 0 … 4 once, as int64"):
         permutation_error(nn.Identity(), x, torch.tensor([0, 0, 1, 2, 3]))

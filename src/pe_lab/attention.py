@@ -76,8 +76,12 @@ def attention(
         TypeError, ValueError: if shapes, dtypes or the mask do not fit.
     """
     _refuse(q, k, v)
+    if scale is not None:
+        scale = refuse.number("scale", scale)
+    dropout = refuse.number("dropout", dropout, 0, 1)
     bias = None
     if encoding is not None:
+        refuse.doors(encoding)
         lengths = (q.shape[2], k.shape[2])
         q_pos, k_pos = _default_ids(q_pos, k_pos, lengths, causal, q.device)
         q, k = encoding.rotate(q, k, q_pos, k_pos)
@@ -132,6 +136,7 @@ def _by_formula(
 def _visible(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> Tensor | None:
     """The boolean mask of both rules together, or None if every key is visible."""
     q_len, k_len = q.shape[2], k.shape[2]
+    refuse.flag("causal", causal)
     if mask is not None:
         _refuse_mask(mask, (q.shape[0], q.shape[1], q_len, k_len))
     if not causal:
@@ -195,7 +200,7 @@ def _refuse_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
             "an additive mask converts by mask == 0, ones and zeros by mask.bool()."
         )
     try:
-        fits = torch.broadcast_shapes(mask.shape, shape) == torch.Size(shape)
+        fits = mask.dim() >= 2 and torch.broadcast_shapes(mask.shape, shape) == shape
     except RuntimeError:
         fits = False
     if not fits:
@@ -255,7 +260,7 @@ class MultiHeadAttention(nn.Module):
         self.w_q, self.w_k, self.w_v, self.w_o = (
             nn.Linear(d_model, d_model) for _ in range(4)
         )
-        self.dropout = float(dropout)
+        self.dropout = refuse.number("dropout", dropout, 0, 1)
 
     def forward(
         self,
@@ -313,6 +318,11 @@ class MultiHeadAttention(nn.Module):
     def _project(self, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         for name, value in (("x", x), ("source", source)):
             refuse.float_tensor(name, value, 3, "(batch, length, d_model)")
+            if value.shape[-1] != self.d_model or value.shape[0] != x.shape[0]:
+                raise ValueError(
+                    f"{name} needs shape ({x.shape[0]}, length, {self.d_model}), got "
+                    f"{tuple(value.shape)}."
+                )
         projected = (self.w_q(x), self.w_k(source), self.w_v(source))
         q, k, v = (
             t.unflatten(-1, (self.num_heads, -1)).transpose(1, 2) for t in projected

@@ -54,10 +54,10 @@ def inv_freq(
 def as_inv_freq(given: Tensor, pairs: int | None = None) -> Tensor:
     """Caller's own frequencies in float64, if they are finite and one per pair."""
     given = refuse.float_tensor("inv_freq", given, 1, "(pairs,)")
-    if pairs is not None and given.shape[0] != pairs:
+    if given.shape[0] != (pairs or max(given.shape[0], 1)):
         raise ValueError(
-            f"inv_freq needs {pairs} frequencies, one per pair of channels, got "
-            f"{given.shape[0]}; pe_lab.inv_freq(dim) makes them."
+            f"inv_freq needs {pairs or 'some'} frequencies, one per pair of channels, "
+            f"got {given.shape[0]}; pe_lab.inv_freq(dim) makes them."
         )
     if given.dtype in (torch.float16, torch.bfloat16):
         raise TypeError(

@@ -59,12 +59,15 @@ class Transformer(nn.Module):
         kinds = ("encoder", "decoder", "encoder-decoder")
         self.kind = refuse.one_of("kind", kind, kinds)
         vocab_size = refuse.whole("vocab_size", vocab_size)
-        token_dim = refuse.whole("token_dim", token_dim or d_model)
+        token_dim = refuse.whole("d_model", d_model if token_dim is None else token_dim)
         std = token_dim**-0.5 if embedding_std is None else embedding_std
         scale = math.sqrt(token_dim) if embedding_scale is None else embedding_scale
+        dropout = refuse.number("dropout", dropout, 0, 1)
         self.encoding = NoPE() if encoding is None else encoding
+        refuse.doors(self.encoding)
         self.embed = Embedding(vocab_size, token_dim, std=std, scale=scale)
-        sizes = (d_model, num_heads, num_layers, d_ff or 4 * d_model, norm, dropout)
+        d_ff = 4 * d_model if d_ff is None else refuse.whole("d_ff", d_ff)
+        sizes = (d_model, num_heads, num_layers, d_ff, norm, dropout)
         self.stack = Stack(*sizes, cross=kind == "encoder-decoder")
         if kind == "encoder-decoder":
             source_size = refuse.whole(
@@ -186,7 +189,8 @@ class Embedding(nn.Embedding):
     """Token embeddings N(0, std²), multiplied by `scale` when they are looked up."""
 
     def __init__(self, size: int, dim: int, *, std: float, scale: float) -> None:
-        self.std, self.scale = float(std), float(scale)
+        self.std = refuse.number("embedding_std", std, 0)
+        self.scale = refuse.number("embedding_scale", scale)
         super().__init__(size, dim)
 
     def reset_parameters(self) -> None:
@@ -194,7 +198,17 @@ class Embedding(nn.Embedding):
         nn.init.normal_(self.weight, std=self.std)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """(B, L, dim)."""
+        """(B, L, dim); an IndexError for ids that are not in the vocabulary."""
+        visible = ids.device.type == "cpu" and not torch.compiler.is_compiling()
+        if (
+            visible
+            and ids.numel()
+            and not 0 <= ids.min() <= ids.max() < len(self.weight)
+        ):
+            raise IndexError(
+                f"ids needs numbers from 0 to {len(self.weight) - 1}, got "
+                f"{ids.min()} … {ids.max()}; check the tokenizer, or vocab_size."
+            )
         return super().forward(ids) * self.scale
 
 
@@ -340,6 +354,12 @@ def _per_query(mask: Tensor | None) -> Tensor | None:
     """A (B, L) or (B, L, L) mask with axes for heads and queries."""
     if mask is None:
         return None
+    if not isinstance(mask, Tensor) or mask.dim() not in (2, 3):
+        given = getattr(mask, "shape", type(mask).__name__)
+        raise TypeError(
+            "mask needs a boolean tensor (batch, length) or (batch, length, length), "
+            f"got {given}."
+        )
     return mask[:, None, None, :] if mask.dim() == 2 else mask[:, None]
 
 
@@ -348,7 +368,8 @@ def _last(cache: list[KeyValueCache]) -> Tensor:
 
 
 def _refuse_ids(ids: Tensor) -> None:
-    if not isinstance(ids, Tensor) or ids.is_floating_point() or ids.dim() != 2:
+    whole = isinstance(ids, Tensor) and ids.dtype in (torch.int32, torch.int64)
+    if not whole or ids.dim() != 2:
         given = getattr(ids, "dtype", type(ids).__name__)
         raise TypeError(
             f"ids needs integer token ids of shape (batch, length), got {given} "

@@ -145,7 +145,14 @@ def packed(lengths: list[int] | Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _as_list(lengths: Any) -> list[Any]:
-    return lengths.tolist() if isinstance(lengths, Tensor) else list(lengths)
+    if isinstance(lengths, Tensor) and lengths.dim() == 1:
+        return lengths.tolist()
+    if not isinstance(lengths, list | tuple):
+        raise TypeError(
+            f"lengths needs a list of whole numbers, one per document, got "
+            f"{lengths!r:.80}."
+        )
+    return list(lengths)
 
 
 def causal(q_pos: Tensor, k_pos: Tensor) -> Tensor:
@@ -160,8 +167,7 @@ def causal(q_pos: Tensor, k_pos: Tensor) -> Tensor:
     Returns:
         (Lq, Lk) or (B, 1, Lq, Lk) boolean.
     """
-    visible = k_pos[..., None, :] <= q_pos[..., :, None]
-    return visible if visible.dim() == 2 else visible[:, None]
+    return pairwise_offsets(q_pos, k_pos) >= 0
 
 
 def pairwise_offsets(q_pos: Tensor, k_pos: Tensor) -> Tensor:
@@ -169,5 +175,13 @@ def pairwise_offsets(q_pos: Tensor, k_pos: Tensor) -> Tensor:
 
     Positive offsets look back. The extra axis is the one of the heads.
     """
+    for name, value in (("q_pos", q_pos), ("k_pos", k_pos)):
+        refuse.id_rows(name, value)
+    rows = {value.shape[0] for value in (q_pos, k_pos) if value.dim() == 2}
+    if len(rows - {1}) > 1:
+        raise ValueError(
+            f"q_pos and k_pos need the same number of rows, got {tuple(q_pos.shape)} "
+            f"and {tuple(k_pos.shape)}."
+        )
     offsets = q_pos[..., :, None] - k_pos[..., None, :]
     return offsets if offsets.dim() == 2 else offsets[:, None]

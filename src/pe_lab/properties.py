@@ -58,11 +58,14 @@ def permutation_error(
         ValueError: if `permutation` does not rearrange 0 … L−1.
     """
     refuse.float_tensor("x", x, 3, "(batch, length, width)")
+    if not callable(f):
+        raise TypeError(f"f needs a function of x, got {f!r:.80}.")
     length = x.shape[1]
-    if sorted(permutation.tolist()) != list(range(length)):
+    indices = isinstance(permutation, Tensor) and permutation.dtype == torch.int64
+    if not indices or sorted(permutation.flatten().tolist()) != list(range(length)):
         raise ValueError(
-            f"permutation needs each of 0 … {length - 1} once, got "
-            f"{permutation.tolist()}; torch.randperm({length}) makes one."
+            f"permutation needs each of 0 … {length - 1} once, as int64, got "
+            f"{permutation!r:.80}; torch.randperm({length}) makes one."
         )
     return _gap(f(x[:, permutation]), f(x)[:, permutation])
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+_DOORS = ("embed", "rotate", "bias")
 FLOAT_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -23,7 +24,8 @@ def whole(name: str, value: Any, least: int = 1, mend: str = "") -> int:
         )
     if value < least:
         raise ValueError(
-            f"{name} needs a whole number of at least {least}, got {value}. {mend}".strip()
+            f"{name} needs a whole number of at least {least}, got {value}. "
+            f"{mend}".strip()
         )
     return int(value)
 
@@ -42,7 +44,7 @@ def frequency_base(value: Any) -> float:
         raise TypeError(
             f"base needs a number above 1, got {value!r}; the usual value is 10000."
         )
-    if not (math.isfinite(value) and value > 1):
+    if not 1 < float(value) < math.inf:
         raise ValueError(
             f"base needs a finite number above 1, got {value}: wavelengths grow from "
             "2π to 2π·base. The usual value is 10000."
@@ -52,7 +54,7 @@ def frequency_base(value: Any) -> float:
 
 def float_dtype(dtype: Any) -> torch.dtype:
     """The dtype, if results can be stored in it."""
-    if dtype not in FLOAT_DTYPES:
+    if not isinstance(dtype, torch.dtype) or dtype not in FLOAT_DTYPES:
         raise TypeError(
             f"dtype needs one of float64, float32, float16, bfloat16, got {dtype!r}: "
             "sines and cosines are not integers. Leave it out for torch.float32."
@@ -60,9 +62,43 @@ def float_dtype(dtype: Any) -> torch.dtype:
     return dtype
 
 
+def number(
+    name: str, value: Any, least: float = -math.inf, most: float = math.inf
+) -> float:
+    """The value as a float, if it is a finite number within the bounds."""
+    single = isinstance(value, Tensor) and value.dim() == 0 and not value.is_complex()
+    value = value.item() if single else value
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise TypeError(
+            f"{name} needs a number, got {value!r:.80} ({type(value).__name__})."
+        )
+    if not (math.isfinite(value) and least <= float(value) <= most):
+        raise ValueError(
+            f"{name} needs a finite number from {least:g} to {most:g}, got {value}."
+        )
+    return float(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """The value, if it is True or False."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} needs True or False, got {value!r:.80}.")
+    return value
+
+
+def doors(encoding: Any) -> None:
+    """Refuse what has not the three doors of a positional encoding."""
+    if not all(callable(getattr(encoding, door, None)) for door in _DOORS):
+        raise TypeError(
+            f"encoding needs the doors {', '.join(_DOORS)}, got "
+            f"{type(encoding).__name__}; derive it from pe_lab.PositionalEncoding, or "
+            "leave it out for no position at all."
+        )
+
+
 def one_of(name: str, value: Any, allowed: tuple[str, ...]) -> str:
     """The value, if it is one of the allowed words."""
-    if value not in allowed:
+    if not isinstance(value, str) or value not in allowed:
         words = " or ".join(repr(word) for word in allowed)
         raise ValueError(f"{name} needs {words}, got {value!r}.")
     return value
@@ -110,6 +146,21 @@ def ids(name: str, positions: Any, batch: int, length: int) -> None:
         raise ValueError(
             f"{name} needs one id for each token, ({length},) or ({batch}, "
             f"{length}), got shape {tuple(positions.shape)}."
+        )
+
+
+def id_rows(name: str, positions: Any) -> None:
+    """Refuse what is not ids (L,) or (B, L)."""
+    if not isinstance(positions, Tensor) or positions.dim() not in (1, 2):
+        given = getattr(positions, "shape", None)
+        raise TypeError(
+            f"{name} needs a tensor of position ids, (length,) or (batch, length), got "
+            f"{type(positions).__name__ if given is None else tuple(given)}; "
+            "torch.arange(length) counts from 0."
+        )
+    if positions.dtype == torch.bool or positions.is_complex():
+        raise TypeError(
+            f"{name} needs whole or real position ids, got {positions.dtype}."
         )
 
 

@@ -47,11 +47,14 @@ def alibi_bias(
     Returns:
         (1, H, Lq, Lk), or (B, H, Lq, Lk), in the slopes' dtype.
 
+    Raises:
+        TypeError, ValueError: if ids or slopes are not such tensors.
     Convention: made from the difference, never as m_h·n: 16 bits hold −m_h·(m − n)
         near the diagonal, where it matters, but not m_h·n at n = 4096.
     """
+    refuse.float_tensor("slopes", slopes, 1, "(heads,)")
     offsets = pairwise_offsets(q_pos, k_pos).to(slopes.device)
-    distance = offsets.abs() if symmetric else offsets
+    distance = offsets.abs() if refuse.flag("symmetric", symmetric) else offsets
     if distance.dim() == 2:
         distance = distance[None, None]
     return -slopes[:, None, None] * distance
@@ -72,7 +75,7 @@ class ALiBi(PositionalEncoding):
     def __init__(self, num_heads: int, *, symmetric: bool = False) -> None:
         super().__init__()
         self.num_heads = refuse.whole("num_heads", num_heads)
-        self.symmetric = bool(symmetric)
+        self.symmetric = refuse.flag("symmetric", symmetric)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """(B or 1, H, Lq, Lk), float32 or wider."""

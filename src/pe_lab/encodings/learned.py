@@ -29,7 +29,7 @@ class Learned(PositionalEncoding):
         super().__init__()
         self.max_len = refuse.whole("max_len", max_len)
         self.d_model = refuse.whole("d_model", d_model)
-        self.std = float(std)
+        self.std = refuse.number("std", std, 0)
         self.weight = nn.Parameter(torch.empty(self.max_len, self.d_model))
         self.reset_parameters()
 

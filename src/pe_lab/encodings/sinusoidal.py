@@ -195,7 +195,7 @@ class Sinusoidal(PositionalEncoding):
         self.d_model = refuse.whole("d_model", d_model)
         self.order = refuse.one_of("order", order, _ORDERS)
         self.base = refuse.frequency_base(base)
-        self.scale = float(scale)
+        self.scale = refuse.number("scale", scale)
         pairs = (self.d_model + 1) // 2
         # a plain tuple: no .to(), .half() or checkpoint can round it
         self._inv_freq = (
@@ -210,7 +210,9 @@ class Sinusoidal(PositionalEncoding):
             self.d_model,
             base=self.base,
             order=self.order,
-            inv_freq=None if other is None else torch.tensor(other, dtype=torch.float64),
+            inv_freq=None
+            if other is None
+            else torch.tensor(other, dtype=torch.float64),
             dtype=dtype,
         )
 

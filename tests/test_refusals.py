@@ -1,0 +1,93 @@
+"""Whatever is given to a public function, it works or it says what it needs.
+
+An error that comes out of torch's depths names neither the argument nor the mend. So
+every refusal must be raised by pe_lab itself, name the need and show what was given.
+"""
+
+import traceback
+
+import pytest
+import torch
+
+import pe_lab
+
+JUNK = [
+    None, True, -1, 0, 1, 3, 2.5, -0.5, float("nan"), float("inf"), "8", [1, 2], {},
+    torch.tensor(3), torch.tensor([]), torch.tensor([-3, 2]), torch.tensor([0.5, -1.0]),
+    torch.tensor([torch.nan]), torch.tensor([torch.inf, 1]), torch.tensor([True]),
+    torch.tensor([1j]), torch.arange(4).bfloat16(), torch.arange(3).half(),
+    torch.zeros(0, 4), torch.ones(2, 3), torch.zeros(1, 2, 3).long(), torch.ones(1, 4, 8),
+    torch.ones(1, 2, 4, 8), torch.ones(1, 2, 4, 8).long(), torch.ones(2, 2, 4, 8).half(),
+    torch.ones(1, 2, 0, 8), torch.ones(1, 2, 4, 7), torch.ones(4, 4).bool(),
+    torch.float16, torch.int64, "cpu", object(),
+]  # fmt: skip
+
+ids, x = torch.arange(4), torch.randn(1, 4, 8)
+heads = torch.randn(1, 2, 4, 8)
+table = pe_lab.rope_table(4, pe_lab.inv_freq(8))
+slopes = pe_lab.alibi_slopes(2)
+mask = torch.ones(1, 4).bool()
+
+# name -> (callable, good arguments by name)
+CALLS = {
+    "inv_freq": (pe_lab.inv_freq, {"dim": 8, "base": 1e4, "spacing": "paper"}),
+    "sinusoidal": (pe_lab.sinusoidal, {"positions": 4, "d_model": 8, "base": 1e4, "order": "halves", "inv_freq": pe_lab.inv_freq(8), "dtype": torch.float32}),
+    "rotation_matrix": (pe_lab.rotation_matrix, {"offset": 1, "d_model": 8, "base": 1e4, "order": "halves", "dtype": torch.float64}),
+    "position_kernel": (pe_lab.position_kernel, {"offset": 1, "d_model": 8, "base": 1e4}),
+    "score_matrix": (pe_lab.score_matrix, {"positions": 4, "d_model": 8, "base": 1e4}),
+    "rope_table": (pe_lab.rope_table, {"positions": 4, "inv_freq": pe_lab.inv_freq(8), "dtype": torch.float32}),
+    "apply_rope": (pe_lab.apply_rope, {"x": heads, "cos": table[0], "sin": table[1], "layout": "half"}),
+    "alibi_slopes": (pe_lab.alibi_slopes, {"num_heads": 4}),
+    "alibi_bias": (pe_lab.alibi_bias, {"q_pos": ids, "k_pos": ids, "slopes": slopes, "symmetric": False}),
+    "attention": (pe_lab.attention, {"q": heads, "k": heads, "v": heads, "mask": None, "encoding": None, "q_pos": None, "k_pos": None, "scale": None, "dropout": 0.0}),
+    "attention with RoPE": (pe_lab.attention, {"q": heads, "k": heads, "v": heads, "mask": mask, "encoding": pe_lab.RoPE(8), "q_pos": ids, "k_pos": ids}),
+    "Sinusoidal": (pe_lab.Sinusoidal, {"d_model": 8, "base": 1e4, "order": "halves", "inv_freq": None, "scale": 1.0}),
+    "Sinusoidal.embed": (pe_lab.Sinusoidal(8).embed, {"x": x, "positions": ids}),
+    "Learned": (pe_lab.Learned, {"max_len": 4, "d_model": 8, "std": 0.02}),
+    "Learned.embed": (pe_lab.Learned(4, 8).embed, {"x": x, "positions": ids}),
+    "RoPE": (pe_lab.RoPE, {"head_dim": 8, "base": 1e4, "layout": "half", "rotary_dim": 4, "inv_freq": None}),
+    "RoPE.rotate": (pe_lab.RoPE(8).rotate, {"q": heads, "k": heads, "q_pos": ids, "k_pos": ids}),
+    "ALiBi": (pe_lab.ALiBi, {"num_heads": 2}),
+    "ALiBi.bias": (pe_lab.ALiBi(2).bias, {"q": heads, "k": heads, "q_pos": ids, "k_pos": ids}),
+    "MultiHeadAttention": (pe_lab.MultiHeadAttention, {"d_model": 8, "num_heads": 2, "dropout": 0.0}),
+    "MultiHeadAttention()": (pe_lab.MultiHeadAttention(8, 2), {"x": x, "source": None, "mask": None}),
+    "Transformer": (pe_lab.Transformer, {"vocab_size": 5, "d_model": 8, "num_heads": 2, "num_layers": 1, "kind": "encoder", "encoding": None, "d_ff": 8, "norm": "pre", "dropout": 0.0, "embedding_std": 1.0, "embedding_scale": 1.0}),
+    "Transformer()": (pe_lab.Transformer(5, 8, 2, 1), {"ids": ids[None], "positions": ids, "mask": mask, "source": None}),
+    "from_mask": (pe_lab.positions.from_mask, {"mask": mask}),
+    "packed": (pe_lab.positions.packed, {"lengths": [1, 2]}),
+    "causal": (pe_lab.positions.causal, {"q_pos": ids, "k_pos": ids}),
+    "seed": (pe_lab.seed, {"value": 1}),
+    "permutation_error": (pe_lab.properties.permutation_error, {"f": torch.nn.Identity(), "x": x, "permutation": ids}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_good_arguments_pass(name):
+    call, arguments = CALLS[name]
+    call(**arguments)
+
+
+def refused_by_pe_lab(error: BaseException) -> bool:
+    last = traceback.extract_tb(error.__traceback__)[-1].filename
+    words = str(error)
+    return (
+        isinstance(error, TypeError | ValueError | IndexError)
+        and "pe_lab" in last
+        and any(need in words for need in ("need", "has no row", "reads no source"))
+    )
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_junk_is_understood_or_refused_in_words(name):
+    """Every argument in turn is replaced by every piece of junk."""
+    call, good = CALLS[name]
+    speechless = []
+    for victim in good:
+        for junk in JUNK:
+            try:
+                call(**good | {victim: junk})
+            except Exception as error:
+                if not refused_by_pe_lab(error):
+                    kind = type(error).__name__
+                    speechless.append(f"{victim}={junk!r:.60}: {kind}: {error!s:.90}")
+    assert not speechless, "\n".join(speechless)
