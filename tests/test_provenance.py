@@ -3,6 +3,7 @@
 import json
 import re
 import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def test_commit_is_none_without_git(monkeypatch, tmp_path):
 
 def test_marks_changed_files(monkeypatch, tmp_path):
     answers = {"ls-files": "x", "rev-parse": "abc", "status": " M x"}
-    monkeypatch.setattr("pe_lab.provenance._git", lambda _, verb, *rest: answers[verb])
+    monkeypatch.setattr(sys.modules["pe_lab.provenance"], "_git", lambda _, verb, *rest: answers[verb])
     assert _commit(tmp_path) == "abc+"
     answers["status"] = ""
     assert _commit(tmp_path) == "abc"
