@@ -70,11 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return 130
-    except (KeyError, ValueError, OSError, ArithmeticError, ImportError) as error:
-        sentence = error.args[0] if isinstance(error, KeyError) else error
-        print(f"pe-lab: {sentence}", file=sys.stderr)
-        return 1
-    except RuntimeError as error:
+    except (ValueError, OSError, ArithmeticError, ImportError, RuntimeError) as error:
         print(f"pe-lab: {error}", file=sys.stderr)
         return 1
     return 0

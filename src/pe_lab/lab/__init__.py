@@ -4,7 +4,22 @@
 makes a small one in some seconds.
 """
 
-from .results import Curve, Result, Run, load, mean_spread, read_result
+from . import data, scoring, tasks, text, training
+from .results import Curve, Result, Run, load, mean_spread, read_result, table
 from .runner import run
 
-__all__ = ["Curve", "Result", "Run", "load", "mean_spread", "read_result", "run"]
+__all__ = [
+    "Curve",
+    "Result",
+    "Run",
+    "data",
+    "load",
+    "mean_spread",
+    "read_result",
+    "run",
+    "scoring",
+    "table",
+    "tasks",
+    "text",
+    "training",
+]

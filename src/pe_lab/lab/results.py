@@ -79,11 +79,11 @@ class Result:
         """The runs of one variant, in the order of their seeds.
 
         Raises:
-            KeyError: if there is none; the message lists the variants.
+            ValueError: if there is none; the message lists the variants.
         """
         found = [run for run in self.runs if run.variant == variant]
         if not found:
-            raise KeyError(
+            raise ValueError(
                 f"{self.experiment} has no variant {variant!r}; "
                 f"it has: {', '.join(self.variants)}."
             )
@@ -93,7 +93,7 @@ class Result:
         """A final value for each seed, shape (seeds,).
 
         Raises:
-            KeyError: if the variant has no such metric; the message lists them.
+            ValueError: if the variant has no such metric; the message lists them.
         """
         runs = self.of(variant)
         return np.array([_pick(run.final, metric, variant) for run in runs])
@@ -108,11 +108,11 @@ class Result:
         """The value of a curve at one of its steps, for each seed, shape (seeds,).
 
         Raises:
-            KeyError: if nothing was measured at this step; the message lists the steps.
+            ValueError: if nothing was measured then; the message lists the steps.
         """
         steps, values = self.curve(variant, metric)
         if step not in steps:
-            raise KeyError(
+            raise ValueError(
                 f"{metric} was not measured at step {step}, only at "
                 f"{', '.join(map(str, steps))}."
             )
@@ -129,7 +129,7 @@ class Result:
 def _pick(values: dict[str, Any], metric: str, variant: str) -> Any:
     """A metric by name, or an error that lists what there is."""
     if metric not in values:
-        raise KeyError(
+        raise ValueError(
             f"{variant} has no {metric!r} here; it has: {', '.join(sorted(values))}."
         )
     return values[metric]
@@ -267,10 +267,10 @@ def load(name: str) -> Result:
         All runs of the full experiment, with their provenance.
 
     Raises:
-        KeyError: for another name; the message lists the shipped results.
+        ValueError: for another name; the message lists the shipped results.
     """
     path = SHIPPED / f"{name}.json"
     if not path.exists():
         names = ", ".join(shipped())
-        raise KeyError(f"no shipped result is called {name!r}; there are: {names}.")
+        raise ValueError(f"no shipped result is called {name!r}; there are: {names}.")
     return read_result(path)

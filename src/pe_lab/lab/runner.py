@@ -28,10 +28,10 @@ def experiment(name: str) -> Experiment:
     """An experiment by name.
 
     Raises:
-        KeyError: for another name; the message lists the experiments.
+        ValueError: for another name; the message lists the experiments.
     """
     if name not in EXPERIMENTS:
-        raise KeyError(
+        raise ValueError(
             f"no experiment is called {name!r}; there are: {', '.join(EXPERIMENTS)}."
         )
     return EXPERIMENTS[name]
@@ -66,9 +66,9 @@ def run(
         The result, in which each run carries its provenance.
 
     Raises:
-        KeyError: for an unknown experiment or variant.
-        ValueError: if a stored run was made with another configuration, or a stored
-            file is damaged; nothing stored is overwritten.
+        ValueError: for an unknown experiment or variant, if a stored run was made with
+            another configuration, or if a stored file is damaged; nothing stored is
+            ever overwritten.
         NotANumberError: if a loss is not finite.
     """
     chosen = experiment(name)
@@ -99,7 +99,7 @@ def _selection(
         return chosen.quick_variants if quick else chosen.variants
     for variant in variants:
         if variant not in chosen.variants:
-            raise KeyError(
+            raise ValueError(
                 f"{chosen.name} has no variant {variant!r}; "
                 f"it has: {', '.join(chosen.variants)}."
             )

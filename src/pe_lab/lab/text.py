@@ -135,7 +135,6 @@ def _topics_text() -> str:
     return "\n".join(topics[name] for name in sorted(topics))
 
 
-@lru_cache(maxsize=2)
 def load_text(name: str = "auto") -> Text:
     """The text for the language models.
 
@@ -157,11 +156,16 @@ def load_text(name: str = "auto") -> Text:
             f"text='kjv' needs {path}; `pe-lab fetch` puts it there, "
             "and text='topics' does without."
         )
-    kjv = name != "topics" and path.exists()
-    text = read_kjv(path) if kjv else _topics_text()
+    return _read(path if name != "topics" and path.exists() else None)
+
+
+@lru_cache(maxsize=2)
+def _read(path: Path | None) -> Text:
+    """The King James text from its file, or the topics if there is none."""
+    text = _topics_text() if path is None else read_kjv(path)
     cut = len(text) * 95 // 100
     found = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return Text("kjv" if kjv else "topics", text[:cut], text[cut:], found)
+    return Text("topics" if path is None else "kjv", text[:cut], text[cut:], found)
 
 
 def character_vocabulary(text: Text) -> Vocabulary:
