@@ -121,6 +121,13 @@ def test_a_missing_file_is_named(tmp_path):
         read_result(tmp_path / "nowhere.json")
 
 
+def test_others_may_read_the_file_as_the_umask_says(tmp_path):
+    write_json(tmp_path / "toy.json", {"format": 1})
+    (tmp_path / "plain").write_text("")
+    modes = [(tmp_path / name).stat().st_mode for name in ("toy.json", "plain")]
+    assert modes[0] == modes[1]
+
+
 @pytest.mark.parametrize("where", ["fsync", "replace"])
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     tmp_path, monkeypatch, where
