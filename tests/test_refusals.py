@@ -45,7 +45,7 @@ CALLS = {
     "Sinusoidal.embed": (pe_lab.Sinusoidal(8).embed, {"x": x, "positions": ids}),
     "Learned": (pe_lab.Learned, {"max_len": 4, "d_model": 8, "std": 0.02}),
     "Learned.embed": (pe_lab.Learned(4, 8).embed, {"x": x, "positions": ids}),
-    "RoPE": (pe_lab.RoPE, {"head_dim": 8, "base": 1e4, "layout": "half", "rotary_dim": 4, "inv_freq": None}),
+    "RoPE": (pe_lab.RoPE, {"head_dim": 8, "base": 1e4, "layout": "half", "rotary_dim": 4, "scaling": None, "gain": 1.0}),
     "RoPE.rotate": (pe_lab.RoPE(8).rotate, {"q": heads, "k": heads, "q_pos": ids, "k_pos": ids}),
     "ALiBi": (pe_lab.ALiBi, {"num_heads": 2}),
     "ALiBi.bias": (pe_lab.ALiBi(2).bias, {"q": heads, "k": heads, "q_pos": ids, "k_pos": ids}),

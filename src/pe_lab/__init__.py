@@ -7,7 +7,7 @@ import; what needs plotting or notebook packages is imported when it is first us
 from importlib import import_module
 from types import ModuleType
 
-from pe_lab import encodings, positions, properties
+from pe_lab import encodings, positions, properties, scaling
 from pe_lab.attention import KeyValueCache, MultiHeadAttention, attention
 from pe_lab.encodings.alibi import ALiBi, alibi_bias, alibi_slopes
 from pe_lab.encodings.base import NoPE, PositionalEncoding
@@ -56,6 +56,7 @@ __all__ = [
     "provenance",
     "rope_table",
     "rotation_matrix",
+    "scaling",
     "score_matrix",
     "seed",
     "sinusoidal",

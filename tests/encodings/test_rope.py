@@ -120,6 +120,13 @@ def test_rows_have_their_own_positions_and_ignore_each_other():
         assert torch.equal(together[b : b + 1], alone)
 
 
+def test_scaling_and_gain_are_used():
+    x, ids = torch.randn(1, 1, 9, 8), torch.arange(9)
+    plain = pe_lab.RoPE(8).rotate(x, x, ids / 4, ids / 4)[0]
+    scaled = pe_lab.RoPE(8, scaling=lambda w: pe_lab.scaling.linear(w, 4), gain=1.5)
+    assert torch.allclose(scaled.rotate(x, x, ids, ids)[0], 1.5 * plain, atol=1e-6)
+
+
 def test_gradients_in_both_layouts():
     x = torch.randn(1, 2, 3, 4, dtype=torch.float64, requires_grad=True)
     for layout in LAYOUTS:
@@ -149,7 +156,8 @@ def test_compiles_in_one_graph(layout):
         (lambda: pe_lab.RoPE(8, rotary_dim=10), ValueError, "at most head_dim = 8"),
         (lambda: pe_lab.RoPE(8, layout="neox"), ValueError, "'half' or 'interleaved'"),
         (lambda: pe_lab.RoPE(8, base=0), ValueError, "base needs"),
-        (lambda: pe_lab.RoPE(8, inv_freq=torch.ones(3)), ValueError, "4 frequencies"),
+        (lambda: pe_lab.RoPE(8, scaling=lambda w: w[:3]), ValueError, "4 frequencies"),
+        (lambda: pe_lab.RoPE(8, scaling="yarn"), TypeError, "scaling needs"),
         (lambda: turn(torch.zeros(1, 2, 5, 8), torch.arange(4), "half"), ValueError, "(5, pairs)"),
         (lambda: turn(torch.zeros(1, 5, 8), torch.arange(5), "half"), ValueError, "4 axes"),
         (lambda: turn(torch.zeros(1, 2, 5, 8), torch.arange(5), "neox"), ValueError, "layout needs"),

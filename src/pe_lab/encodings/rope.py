@@ -5,6 +5,8 @@ Su et al. 2021, RoFormer.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -80,7 +82,10 @@ class RoPE(PositionalEncoding):
         base: wavelengths run from 2π towards 2π·base positions.
         layout: "half" or "interleaved", as for `apply_rope`.
         rotary_dim: how many of the first channels turn; by default all.
-        inv_freq: other frequencies, (rotary_dim/2,) radians per position.
+        scaling: from inverse frequencies to inverse frequencies, for example
+            `lambda w: pe_lab.scaling.yarn(w, 4, original_length=4096)`.
+        gain: factor on cos and sin, such as `scaling.yarn_gain(4)`; norms of queries
+            and keys grow by it, scores by its square.
 
     Convention: angles are made in float64 and tables in float32 or wider on every
         call, from Python numbers that no cast can touch.
@@ -96,7 +101,8 @@ class RoPE(PositionalEncoding):
         base: float = 10000.0,
         layout: str = "half",
         rotary_dim: int | None = None,
-        inv_freq: Tensor | None = None,
+        scaling: Callable[[Tensor], Tensor] | None = None,
+        gain: float = 1.0,
     ) -> None:
         super().__init__()
         mend = "Channels turn in pairs; use an even width."
@@ -111,8 +117,15 @@ class RoPE(PositionalEncoding):
         self.base = refuse.frequency_base(base)
         self.layout = refuse.one_of("layout", layout, _LAYOUTS)
         pairs = self.rotary_dim // 2
-        if inv_freq is None:
-            inv_freq = make_inv_freq(self.rotary_dim, base=base, device="cpu")
+        inv_freq = make_inv_freq(self.rotary_dim, base=base, device="cpu")
+        if scaling is not None:
+            if not callable(scaling):
+                raise TypeError(
+                    "scaling needs a function from inverse frequencies to inverse "
+                    f"frequencies, got {scaling!r:.80}."
+                )
+            inv_freq = scaling(inv_freq)
+        self.gain = refuse.number("gain", gain)
         self._inv_freq = tuple(as_inv_freq(inv_freq, pairs).tolist())
 
     @property
@@ -136,6 +149,8 @@ class RoPE(PositionalEncoding):
         wide = torch.promote_types(x.dtype, torch.float32)
         inv_freq = self.inv_freq.to(x.device)
         cos, sin = rope_table(positions.to(x.device), inv_freq, dtype=wide)
+        if self.gain != 1:
+            cos, sin = cos * self.gain, sin * self.gain
         return apply_rope(x, cos, sin, layout=self.layout)
 
     def extra_repr(self) -> str:
