@@ -176,7 +176,7 @@ RISE = Exercise(
     stars=2,
     reference=_first_rise,
     probes=((8, 1e4), (64, 1e4), (512, 1e4), (512, 100.0), (64, 10.0), (512, 1e6)),
-    praise="Width moves it out; a larger base does not.",
+    praise="Width moves it out; a base above 10000 does not.",
     mistakes=(
         Mistake(
             "one too late",
