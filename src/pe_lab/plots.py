@@ -48,12 +48,16 @@ CYCLE = ("position", "highlight", "value", "other", "content", "query", "key")
 
 _PURPLE = ("#FFFFFF", "#D8D2E9", "#A497C9", "#70509F", "#3B0F6B")
 _BROWN = ("#6B3A00", "#B0660F", "#DFA255", "#F6DCB4", "#FFFFFF")
-SEQUENTIAL: Colormap = LinearSegmentedColormap.from_list("pe_sequential", _PURPLE)
-DIVERGING: Colormap = LinearSegmentedColormap.from_list(
-    "pe_diverging", (*_BROWN, *_PURPLE[1:])
-)
-for _map in (SEQUENTIAL, DIVERGING):
-    _map.set_bad("#C9C9C9")  # nan and masked scores (-inf)
+MASKED = "#C9C9C9"  # nan, and masked scores (-inf)
+
+
+def _colormap(name: str, colors: Sequence[str]) -> Colormap:
+    """A map through evenly spaced colours."""
+    return LinearSegmentedColormap.from_list(name, colors).with_extremes(bad=MASKED)
+
+
+SEQUENTIAL = _colormap("pe_sequential", _PURPLE)
+DIVERGING = _colormap("pe_diverging", (*_BROWN, *_PURPLE[1:]))
 
 WIDTH = 6.8  # inches; 1020 pixels, over the 52rem column, scaled down to fit
 DPI = 150

@@ -135,8 +135,11 @@ class Exercise:
             )
         if self.accepts is not None and not self.need:
             raise ValueError(f"{self.id}: say in `need` what `accepts` accepts.")
-        if self.accepts is None and any(mistake.test for mistake in self.mistakes):
+        tests = [mistake.test is not None for mistake in self.mistakes]
+        if self.accepts is None and any(tests):
             raise ValueError(f"{self.id}: a mistake's `test` needs `accepts`.")
+        if callable(self.reference) and not self.probes and not all(tests):
+            raise ValueError(f"{self.id}: without probes, a mistake needs a `test`.")
 
     @property
     def asks_function(self) -> bool:
@@ -161,7 +164,8 @@ class Exercise:
         self, answer: Any, like: Sequence[Outcome] | None = None
     ) -> list[Outcome]:
         """What an answer gives: one outcome per probe, or one for a value."""
-        models = [None] * max(1, len(self.probes)) if like is None else like
+        count = len(self.probes) if self.asks_function else 1
+        models = [None] * count if like is None else like
         shapes = [model if isinstance(model, dict) else None for model in models]
         if not self.asks_function:
             return [_read(answer, shapes[0])]

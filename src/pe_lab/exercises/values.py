@@ -89,10 +89,11 @@ def _parts(raw: Any, like: Leaves | None) -> dict[str, Any] | None:
         return None if like is None else {"": raw}
     if like is None and not any(_is_part(item) for item in raw):
         return None
-    names = [f"part {n}" for n in range(1, len(raw) + 1)]
-    if like is not None and len(like) == len(raw):
-        names = list(like)
-    return dict(zip(names, raw, strict=True))
+    if like is None:
+        return {f"part {n}": part for n, part in enumerate(raw, 1)}
+    if len(raw) != len(like):
+        raise Unreadable("wrong parts", _parts_needed(len(raw), like))
+    return dict(zip(like, raw, strict=True))
 
 
 def _is_part(item: object) -> bool:
@@ -150,7 +151,6 @@ def _from_tensor(raw: Tensor) -> Number:
         raise Unreadable("wrong type", "Your tensor is on the meta device: no values.")
     name = str(raw.dtype).removeprefix("torch.")
     plain = raw.detach()
-    plain = plain.dequantize() if plain.is_quantized else plain
     plain = plain if plain.layout == torch.strided else plain.to_dense()
     return Number(_real(plain.cpu()), name)
 
