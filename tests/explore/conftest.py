@@ -64,7 +64,8 @@ def page_of(*widgets: Explorable) -> str:
     views = "".join(f"<div>{tag('view', w.get_view_spec())}</div>" for w in widgets)
     return (
         '<!doctype html><html lang="en" data-theme="light"><meta charset="utf-8">'
-        '<meta name="viewport" content="width=device-width"><link rel="icon" href="data:,"><title>Explorables</title>'
+        '<meta name="viewport" content="width=device-width">'
+        '<link rel="icon" href="data:,"><title>Explorables</title>'
         f"{tag('state', {'state': state})}"
         f'<script defer src="host.js"></script>{views}</html>'
     )

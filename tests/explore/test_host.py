@@ -14,7 +14,7 @@ ROOT = ".pe-explore"
 
 def touch_first_control(page: Any) -> None:
     """Use the first control as a keyboard user would."""
-    control = page.locator(f"{ROOT} :is(input, select, button)").first
+    control = page.locator(".pe-controls :is(input, select, button)").first
     control.focus()
     range_ = control.get_attribute("type") == "range"
     control.press("ArrowRight" if range_ else "Space")

@@ -16,7 +16,9 @@ TOLERANCE = 1e-9
 
 @pytest.mark.parametrize("d_model", [2, 8, 64, 512, 1024])
 @pytest.mark.parametrize("base", [10.0, 1e4, 1e6])
-def test_the_curve_is_the_position_kernel(run_js: Any, d_model: int, base: float) -> None:
+def test_the_curve_is_the_position_kernel(
+    run_js: Any, d_model: int, base: float
+) -> None:
     offsets = [0, 1, 2, 3, 6, 100, 511, 2048]
     found = run_js("kernel_shape.js", f"m.kernel({offsets}, {d_model}, {base})")
     wanted = pe_lab.position_kernel(torch.tensor(offsets), d_model, base=base)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pe_lab.explore import KernelShape
+from pe_lab.explore import KernelShape, Shuffle
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,30 @@ def test_numpy_numbers_are_numbers() -> None:
     figure = KernelShape(d_model=np.int64(64), base=np.float32(100))
     assert type(figure.d_model) is int and figure.d_model == 64
     assert type(figure.base) is float and figure.base == 100
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "error", "sentence"),
+    [
+        ("sentence", "cat", ValueError, "needs 2 to 6 words, got 1"),
+        ("sentence", 3, TypeError, "needs a text, got 3"),
+        ("sentence", "cat misunderstands", ValueError, "at most 10 letters"),
+        ("order", [0, 0, 1, 2, 3], ValueError, "needs each of 0 … 4 once"),
+        ("order", [1, 0], ValueError, "needs 5 numbers, one for each word"),
+        ("order", "10", TypeError, "needs a list of whole numbers"),
+        ("order", [0.0, 1, 2, 3, 4], TypeError, "needs a list of whole numbers"),
+        ("causal", 1, TypeError, "needs True or False, got 1"),
+    ],
+)
+def test_a_bad_sentence_or_order_is_refused(
+    setting: str, value: Any, error: type[Exception], sentence: str
+) -> None:
+    with pytest.raises(error) as caught:
+        Shuffle(**{setting: value})
+    assert f"Shuffle: {setting} " in str(caught.value)
+    assert sentence in str(caught.value)
+    figure = Shuffle()
+    before = getattr(figure, setting)
+    with pytest.raises(error):
+        setattr(figure, setting, value)
+    assert getattr(figure, setting) == before

@@ -10,7 +10,11 @@ from typing import Any
 
 # public name -> the module that defines it
 _HOMES = {
+    "Shuffle": "shuffle",
+    "TableBuilder": "table_builder",
+    "RotateByK": "rotate_by_k",
     "KernelShape": "kernel_shape",
+    "ScaleBalance": "scale_balance",
     "Explorable": "base",
 }
 

@@ -49,12 +49,13 @@ export function explorable({ model, el }, build) {
   keepKeys(frame.root);
   const draw = build(frame);
   const update = () => {
+    const width = frame.figure.clientWidth;
+    if (!width) return; // not on the page yet, or folded away: no width, no colours
     frame.refresh.forEach((step) => step());
-    const width = frame.figure.clientWidth || 600; // 0 while not yet on the page
     write(readout, draw(width));
+    frame.root.dataset.peReady = "true";
   };
   update();
-  frame.root.dataset.peReady = "true";
   return keepDrawn(frame, update);
 }
 
@@ -65,10 +66,12 @@ function keepKeys(root) {
   });
 }
 
+/** Each line is a text, or a list of texts and elements. */
 function write(readout, lines) {
-  const shown = [...readout.children].map((line) => line.textContent);
-  if (lines.join("\n") === shown.join("\n")) return; // do not announce it twice
-  readout.replaceChildren(...lines.map((line) => html("span", {}, line)));
+  const spans = lines.map((line) => html("span", {}, ...[line].flat()));
+  const text = (elements) => [...elements].map((e) => e.textContent).join("\n");
+  if (text(spans) === text(readout.children)) return; // do not announce it twice
+  readout.replaceChildren(...spans);
 }
 
 /** Call `update` once per frame when something changed; return how to stop. */
@@ -191,15 +194,20 @@ export function number(value, digits) {
   return fraction === undefined ? spaced : `${spaced}.${fraction}`;
 }
 
-/** Report where a figure is pressed, tapped or dragged over, in its own CSS pixels. */
-export function pointing(element, at) {
+/**
+ * Report where an element is pressed, tapped or dragged over (or, with `hover`, moved
+ * over by a mouse), in its own CSS pixels.
+ */
+export function pointing(element, at, hover = false) {
   const report = (event) => {
     const box = element.getBoundingClientRect();
     at(event.clientX - box.left, event.clientY - box.top);
   };
   element.style.touchAction = "pan-y"; // up and down still scrolls the page
   element.addEventListener("pointerdown", report);
-  element.addEventListener("pointermove", (event) => event.buttons && report(event));
+  element.addEventListener("pointermove", (event) => {
+    if (event.buttons || (hover && event.pointerType === "mouse")) report(event);
+  });
 }
 
 /** A canvas of so many CSS pixels, sharp on any screen, and its drawing context. */
@@ -214,8 +222,39 @@ export function sharpCanvas(canvas, width, height) {
   return context;
 }
 
-/** Colours of the theme in force: `palette(root)("position")` reads --_position. */
-export function palette(root) {
-  const style = getComputedStyle(root);
-  return (name) => style.getPropertyValue(`--_${name}`).trim();
+/** 0.000103663 → "1.0366·10⁻⁴": so many digits that count. */
+export function significant(value, digits = 4) {
+  if (value === 0) return "0";
+  const size = Math.floor(Math.log10(Math.abs(value)));
+  if (size >= -3 && size < 7) {
+    return number(Number(value.toPrecision(digits)));
+  }
+  const [lead, power] = value.toExponential(digits - 1).split("e");
+  const raised = [...String(+power)].map((sign) => "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"["-0123456789".indexOf(sign)]);
+  return `${lead.replace("-", "−")}·10${raised.join("")}`;
+}
+
+/** The diverging colour map of the theme in force, as [red, green, blue] stops. */
+export function colourMap(root) {
+  const stops = getComputedStyle(root).getPropertyValue("--_map").trim().split(/\s+/);
+  return stops.map((hex) => [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16)));
+}
+
+/** Colour of a value in [−1, 1]. */
+export function heat(map, value) {
+  const at = ((Math.min(1, Math.max(-1, value)) + 1) / 2) * (map.length - 1);
+  const low = Math.min(Math.floor(at), map.length - 2);
+  return map[low].map((part, i) => part + (at - low) * (map[low + 1][i] - part));
+}
+
+/** [red, green, blue] as CSS writes it. */
+export function css(rgb) {
+  return `rgb(${rgb.map(Math.round).join(" ")})`;
+}
+
+/** Black or white, whichever reads better on a colour (WCAG relative luminance). */
+export function readableOn(rgb) {
+  const linear = rgb.map((part) => (part / 255) ** 2.2);
+  const luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
+  return luminance > 0.18 ? "#000000" : "#ffffff";
 }

@@ -86,7 +86,13 @@ class Explorable(anywidget.AnyWidget):
     @classmethod
     def settings(cls) -> list[str]:
         """Names of what the reader, or a cell, can set."""
-        return list(cls.class_traits(setting=True))
+        kinds = reversed(cls.__mro__)
+        traits = [pair for kind in kinds for pair in vars(kind).items()]
+        return [
+            name
+            for name, trait in traits
+            if isinstance(trait, traitlets.TraitType) and trait.metadata.get("setting")
+        ]
 
     @traitlets.default("about")
     def _default_about(self) -> str:

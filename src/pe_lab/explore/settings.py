@@ -103,7 +103,58 @@ class Switch(traitlets.Bool):  # type: ignore[type-arg]
         """The value, or an error that says what is needed."""
         if not isinstance(value, bool):
             raise TypeError(
-                f"{type(obj).__name__}: {self.name} needs True or False, "
-                f"got {value!r}."
+                f"{type(obj).__name__}: {self.name} needs True or False, got {value!r}."
             )
         return value
+
+
+class Sentence(traitlets.Unicode):  # type: ignore[type-arg]
+    """A few words, separated by spaces."""
+
+    longest = 10  # characters of a word, so that it fits a phone
+
+    def __init__(self, default: str, low: int, high: int) -> None:
+        super().__init__(default)
+        self.low, self.high = low, high
+        self.tag(sync=True, setting=True)
+
+    def validate(self, obj: Any, value: Any) -> str:
+        """The words joined by single spaces, or an error that says what is needed."""
+        where = f"{type(obj).__name__}: {self.name}"
+        if not isinstance(value, str):
+            raise TypeError(f"{where} needs a text, got {value!r}.")
+        words = value.split()
+        if not self.low <= len(words) <= self.high:
+            raise ValueError(
+                f"{where} needs {self.low} to {self.high} words, got {len(words)}."
+            )
+        too_long = [word for word in words if len(word) > self.longest]
+        if too_long:
+            raise ValueError(
+                f"{where} needs words of at most {self.longest} letters, "
+                f"got {too_long[0]!r}."
+            )
+        return " ".join(words)
+
+
+class Permutation(traitlets.List):  # type: ignore[type-arg]
+    """The numbers 0 … n−1, each once, in any order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tag(sync=True, setting=True)
+
+    def validate(self, obj: Any, value: Any) -> list[int]:
+        """The numbers as a list of ints, or an error that says what is needed."""
+        where = f"{type(obj).__name__}: {self.name}"
+        if isinstance(value, str) or not hasattr(value, "__iter__"):
+            raise TypeError(f"{where} needs a list of whole numbers, got {value!r}.")
+        given = list(value)
+        if not all(hasattr(n, "__index__") for n in given):
+            raise TypeError(f"{where} needs a list of whole numbers, got {given}.")
+        places = [operator.index(n) for n in given]
+        if sorted(places) != list(range(len(places))):
+            raise ValueError(
+                f"{where} needs each of 0 … {len(places) - 1} once, got {places}."
+            )
+        return places
