@@ -10,9 +10,13 @@ from types import ModuleType
 from pe_lab import encodings, positions, properties, scaling
 from pe_lab.attention import KeyValueCache, MultiHeadAttention, attention
 from pe_lab.encodings.alibi import ALiBi, alibi_bias, alibi_slopes
+from pe_lab.encodings.axial import AxialRoPE, MRoPE
 from pe_lab.encodings.base import NoPE, PositionalEncoding
+from pe_lab.encodings.fire import Fire
+from pe_lab.encodings.kerple import Kerple
 from pe_lab.encodings.learned import Learned
 from pe_lab.encodings.rope import RoPE, apply_rope
+from pe_lab.encodings.shaw import Shaw
 from pe_lab.encodings.sinusoidal import (
     Sinusoidal,
     position_kernel,
@@ -20,6 +24,10 @@ from pe_lab.encodings.sinusoidal import (
     score_matrix,
     sinusoidal,
 )
+from pe_lab.encodings.t5 import T5Bias, t5_bucket
+from pe_lab.encodings.transformer_xl import TransformerXL
+from pe_lab.encodings.tupe import TUPE
+from pe_lab.encodings.xpos import XPos
 from pe_lab.exercises import check
 from pe_lab.frequencies import inv_freq
 from pe_lab.model import Transformer
@@ -34,14 +42,23 @@ _LAZY = ("exercises", "explore", "lab", "plots")
 
 __all__ = [
     "ALiBi",
+    "AxialRoPE",
+    "Fire",
+    "Kerple",
     "KeyValueCache",
     "Learned",
+    "MRoPE",
     "MultiHeadAttention",
     "NoPE",
     "PositionalEncoding",
     "RoPE",
+    "Shaw",
     "Sinusoidal",
+    "T5Bias",
+    "TUPE",
     "Transformer",
+    "TransformerXL",
+    "XPos",
     "alibi_bias",
     "alibi_slopes",
     "apply_rope",
@@ -60,6 +77,7 @@ __all__ = [
     "score_matrix",
     "seed",
     "sinusoidal",
+    "t5_bucket",
     *_LAZY,
 ]
 

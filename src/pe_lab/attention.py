@@ -79,17 +79,43 @@ def attention(
     if scale is not None:
         scale = refuse.number("scale", scale)
     dropout = refuse.number("dropout", dropout, 0, 1)
-    bias = None
     if encoding is not None:
         refuse.doors(encoding)
         lengths = (q.shape[2], k.shape[2])
         q_pos, k_pos = _default_ids(q_pos, k_pos, lengths, causal, q.device)
         q, k = encoding.rotate(q, k, q_pos, k_pos)
-        bias = encoding.bias(q, k, q_pos, k_pos)
     visible = _visible(mask, causal, q, k)
-    if return_weights:
-        return _by_formula(q, k, v, visible, bias, scale, dropout)
-    return _fused(q, k, v, visible, bias, scale, dropout)
+    out, weights = _attend(
+        q, k, v, visible, encoding, q_pos, k_pos, scale, dropout, return_weights
+    )
+    return out if weights is None else (out, weights)
+
+
+def _attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    visible: Tensor | None,
+    encoding: PositionalEncoding | None,
+    q_pos: Tensor | None,
+    k_pos: Tensor | None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    return_weights: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Attention of queries and keys that are already rotated: output and weights."""
+    if encoding is None or q_pos is None or k_pos is None:
+        bias, reads = None, False
+    else:
+        bias = encoding.bias(q, k, q_pos, k_pos)
+        reads = type(encoding).read is not PositionalEncoding.read
+    if not (return_weights or reads):
+        return _fused(q, k, v, visible, bias, scale, dropout), None
+    out, weights = _by_formula(q, k, v, visible, bias, scale, dropout)
+    if reads:
+        marked = encoding.read(weights, q_pos, k_pos)  # type: ignore[union-attr,arg-type]
+        out = out if marked is None else out + marked
+    return out.to(q.dtype), weights.to(q.dtype) if return_weights else None
 
 
 def _fused(
@@ -130,7 +156,7 @@ def _by_formula(
     if visible is not None:  # a row of −∞ has softmax NaN; it looks nowhere
         weights = weights.masked_fill(~visible, 0.0)
     weights = F.dropout(weights, dropout)
-    return (weights @ v.to(wide)).to(q.dtype), weights.to(q.dtype)
+    return weights @ v.to(wide), weights
 
 
 def _visible(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> Tensor | None:
@@ -311,8 +337,7 @@ class MultiHeadAttention(nn.Module):
         new = KeyValueCache(k, v, positions, visible)
         seen = new if cache is None else cache + new
         mask = _visible(seen.visible[:, None, None, :], True, q, seen.k)
-        bias = encoding.bias(q, seen.k, positions, seen.positions)
-        out = _fused(q, seen.k, seen.v, mask, bias, None, 0.0)
+        out, _ = _attend(q, seen.k, seen.v, mask, encoding, positions, seen.positions)
         return self.w_o(out.transpose(1, 2).flatten(2)), seen
 
     def _project(self, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:

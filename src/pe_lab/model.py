@@ -75,9 +75,11 @@ class Transformer(nn.Module):
             )
             self.source_embed = Embedding(source_size, token_dim, std=std, scale=scale)
             self.source_stack = Stack(*sizes, cross=False)
+            self.source_stack.apply(_initialise)
         self.head = nn.Linear(d_model, vocab_size)
         self.dropout = nn.Dropout(dropout)
-        self.apply(_initialise)
+        self.stack.apply(_initialise)
+        self.head.apply(_initialise)
 
     def forward(
         self,
@@ -171,7 +173,7 @@ class Transformer(nn.Module):
             positions = counted if not cache else counted + 1 + _last(cache)
         x, positions = self._enter(self.embed, ids, positions)
         visible = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
-        rows = positions.expand(ids.shape)
+        rows = positions if positions.dim() == 3 else positions.expand(ids.shape)
         x, cache = self.stack.extend(x, rows, visible, cache, self.encoding)
         return self.head(x), cache
 
@@ -181,7 +183,9 @@ class Transformer(nn.Module):
         _refuse_ids(ids)
         if positions is None:
             positions = torch.arange(ids.shape[1], device=ids.device)
-        refuse.ids("positions", positions, *ids.shape)
+        several = isinstance(positions, Tensor) and positions.dim() == 3
+        places = positions[..., 0] if several else positions  # one number per axis
+        refuse.ids("positions", places, *ids.shape)
         return self.dropout(self.encoding.embed(embed(ids), positions)), positions
 
 

@@ -48,6 +48,9 @@ CYCLE = ("position", "highlight", "value", "other", "content", "query", "key")
 
 _PURPLE = ("#FFFFFF", "#D8D2E9", "#A497C9", "#70509F", "#3B0F6B")
 _BROWN = ("#6B3A00", "#B0660F", "#DFA255", "#F6DCB4", "#FFFFFF")
+# The luminance on which black and white are equally legible, at a contrast of 4.6:
+# (L + 0.05) / 0.05 = 1.05 / (L + 0.05).
+EVEN = math.sqrt(1.05 * 0.05) - 0.05
 MASKED = "#C9C9C9"  # nan, and masked scores (-inf)
 
 
@@ -728,8 +731,8 @@ def _annotate(
     for (row, column), text in texts.items():
         shade = (table[row, column] - low) / (high - low)
         face = colors(float(np.clip(shade, 0, 1)))
-        dark = np.isfinite(shade) and _luminance(face) < 0.36
-        ink = "white" if dark else INK
+        dark = np.isfinite(shade) and _luminance(face) < EVEN
+        ink = "white" if dark else "black"
         ax.text(column, row, text, ha="center", va="center", color=ink, size=size)
 
 

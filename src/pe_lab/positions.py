@@ -185,3 +185,111 @@ def pairwise_offsets(q_pos: Tensor, k_pos: Tensor) -> Tensor:
         )
     offsets = q_pos[..., :, None] - k_pos[..., None, :]
     return offsets if offsets.dim() == 2 else offsets[:, None]
+
+
+def grid(*sizes: int) -> Tensor:
+    """Ids of the cells of a grid in raster order, the last axis running fastest.
+
+    Args:
+        sizes: extent of each axis, slowest first: (height, width) for an image,
+            (frames, height, width) for a video.
+
+    Returns:
+        (cells, axes) int64; of a 2 × 3 grid, rows 0 0 0 1 1 1 and columns 0 1 2 0 1 2.
+
+    Raises:
+        TypeError, ValueError: if a size is not a whole number, or none is given.
+    """
+    extents = [refuse.whole("sizes", n, 0) for n in sizes]
+    if not extents:
+        raise ValueError("grid needs at least one size, such as grid(height, width).")
+    return torch.cartesian_prod(*map(torch.arange, extents)).view(-1, len(extents))
+
+
+def mrope(segments: list[int | tuple[int, int, int]]) -> tuple[Tensor, int]:
+    """Ids on three axes (time, row, column) for text with images or videos.
+
+    Text counts on all axes alike; the cells of an image share a time and count rows
+    and columns from where the text stopped; what follows starts after the largest
+    number so far.
+
+    Args:
+        segments: in order, n for n text tokens, or (frames, height, width) in tokens.
+
+    Returns:
+        ids (L, 3) int64, and the delta to add to a token's index to get its id while
+        decoding: after [2, (1, 2, 2), 1] the next token, index 7, has id 7 − 2 = 5.
+
+    Raises:
+        TypeError, ValueError: for what is neither a count nor three counts.
+    Source: Wang et al. 2024 (Qwen2-VL), section 2.1.
+    """
+    parts, start = [torch.zeros(0, 3, dtype=torch.long)], 0
+    for segment in segments:
+        if isinstance(segment, tuple):
+            if len(segment) != 3:
+                raise ValueError(
+                    f"segments need n or (frames, height, width), got {segment}."
+                )
+            part = grid(*segment)
+        else:
+            count = refuse.whole("segments", segment, 0)
+            part = torch.arange(count)[:, None].expand(count, 3)
+        parts.append(start + part)
+        start += int(part.max()) + 1 if len(part) else 0
+    ids = torch.cat(parts)
+    return ids, start - len(ids)
+
+
+def zigzag(length: int, rank: int, world_size: int) -> Tensor:
+    """Ids of one process's share of a sequence, balanced for causal attention.
+
+    The sequence is cut into 2·world_size pieces; process r takes pieces r and
+    2·world_size − 1 − r, so that each has as many visible keys as any other.
+
+    Args:
+        length: of the whole sequence, a multiple of 2 · world_size.
+        rank: r, from 0 to world_size − 1.
+        world_size: number of processes.
+
+    Returns:
+        (length / world_size,) int64. A contiguous share would be
+        torch.arange(rank * n, (rank + 1) * n).
+
+    Raises:
+        TypeError, ValueError: if the sequence cannot be cut that way.
+    """
+    world_size = refuse.whole("world_size", world_size)
+    rank, length = refuse.whole("rank", rank, 0), refuse.whole("length", length, 0)
+    if rank >= world_size or length % (2 * world_size):
+        raise ValueError(
+            f"zigzag needs rank < world_size and a length that {2 * world_size} "
+            f"divides, got rank {rank} of {world_size} and length {length}; pad the "
+            "sequence."
+        )
+    pieces = torch.arange(length).view(2 * world_size, -1)
+    return torch.cat((pieces[rank], pieces[2 * world_size - 1 - rank]))
+
+
+def cached(past: Tensor | int, new: int) -> Tensor:
+    """Ids of `new` tokens after `past` ones: past … past + new − 1.
+
+    Args:
+        past: how many real tokens came before; one number, or (B,) for ragged rows.
+        new: how many follow.
+
+    Returns:
+        (new,) or (B, new) int64.
+
+    Raises:
+        TypeError, ValueError: if the numbers are not whole and at least 0.
+    """
+    steps = torch.arange(refuse.whole("new", new, 0))
+    if not isinstance(past, Tensor) or past.dim() == 0:
+        return steps + refuse.whole("past", past, 0)
+    if past.is_floating_point() or past.dtype == torch.bool or past.dim() != 1:
+        raise TypeError(
+            f"past needs whole numbers of shape (batch,), got {past.dtype} "
+            f"{tuple(past.shape)}; from_mask(mask)[:, -1] + 1 counts real tokens."
+        )
+    return past.long()[:, None] + steps.to(past.device)

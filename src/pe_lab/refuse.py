@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-_DOORS = ("embed", "rotate", "bias")
+_DOORS = ("embed", "rotate", "bias", "read")
 FLOAT_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -164,7 +164,15 @@ def id_rows(name: str, positions: Any) -> None:
         )
 
 
-def heads(q: Any, k: Any, q_pos: Any, k_pos: Any) -> None:
+def heads(
+    q: Any,
+    k: Any,
+    q_pos: Any,
+    k_pos: Any,
+    *,
+    num_heads: int | None = None,
+    head_dim: int | None = None,
+) -> None:
     """Refuse queries and keys that are not (B, H, L, head_dim) with their ids."""
     axes = "(batch, heads, length, head_dim)"
     for name, value in (("q", q), ("k", k)):
@@ -174,5 +182,37 @@ def heads(q: Any, k: Any, q_pos: Any, k_pos: Any) -> None:
             f"q and k need the same batch and head_dim, got {tuple(q.shape)} and "
             f"{tuple(k.shape)}, read as {axes}."
         )
+    if num_heads is not None and not q.shape[1] == k.shape[1] == num_heads:
+        raise ValueError(
+            f"q and k need {num_heads} heads in axis 1, got shapes {tuple(q.shape)} "
+            f"and {tuple(k.shape)}; build the encoding for {q.shape[1]} heads, or "
+            "check the order of the axes."
+        )
+    if head_dim is not None and q.shape[-1] != head_dim:
+        raise ValueError(
+            f"q and k need head_dim = {head_dim} channels, got {q.shape[-1]}; build "
+            f"the encoding for head_dim = {q.shape[-1]}."
+        )
     ids("q_pos", q_pos, q.shape[0], q.shape[2])
     ids("k_pos", k_pos, k.shape[0], k.shape[2])
+
+
+def axis_ids(name: str, x: Any, positions: Any, head_dim: int, axes: int) -> None:
+    """Refuse heads or ids that do not fit an encoding with several axes."""
+    float_tensor(name, x, 4, "(batch, heads, length, head_dim)")
+    if x.shape[-1] != head_dim:
+        raise ValueError(
+            f"{name} needs head_dim = {head_dim} channels, got {x.shape[-1]}."
+        )
+    allowed = (
+        (x.shape[2], axes),
+        (1, x.shape[2], axes),
+        (x.shape[0], x.shape[2], axes),
+    )
+    if not isinstance(positions, Tensor) or tuple(positions.shape) not in allowed:
+        given = getattr(positions, "shape", type(positions).__name__)
+        raise ValueError(
+            f"{name}_pos needs {axes} numbers for each token, ({x.shape[2]}, {axes}) "
+            f"or ({x.shape[0]}, {x.shape[2]}, {axes}), got {given}; "
+            "pe_lab.positions.grid(height, width) makes ids of an image."
+        )

@@ -71,7 +71,7 @@ def test_refusals():
     with pytest.raises(TypeError, match="num_heads needs"):
         pe_lab.alibi_slopes(2.0)
     x = torch.zeros(1, 3, 5, 8)
-    with pytest.raises(ValueError, match="needs 4 heads in axis 1"):
+    with pytest.raises(ValueError, match="need 4 heads in axis 1"):
         pe_lab.ALiBi(4).bias(x, x, torch.arange(5), torch.arange(5))
     with pytest.raises(ValueError, match="one id for each token"):
         pe_lab.ALiBi(3).bias(x, x, torch.arange(4), torch.arange(5))

@@ -79,13 +79,7 @@ class ALiBi(PositionalEncoding):
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """(B or 1, H, Lq, Lk), float32 or wider."""
-        refuse.heads(q, k, q_pos, k_pos)
-        if q.shape[1] != self.num_heads:
-            raise ValueError(
-                f"q needs {self.num_heads} heads in axis 1, got shape "
-                f"{tuple(q.shape)}; build ALiBi({q.shape[1]}), or check the order "
-                "of the axes."
-            )
+        refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
         wide = torch.promote_types(q.dtype, torch.float32)
         slopes = alibi_slopes(self.num_heads).to(device=q.device, dtype=wide)
         return alibi_bias(q_pos, k_pos, slopes, symmetric=self.symmetric)

@@ -51,6 +51,20 @@ class PositionalEncoding(nn.Module):
         """
         return None
 
+    def read(self, weights: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor | None:
+        """What is added to the output because of where it was read from.
+
+        Only Shaw et al. 2018 use it: their door 3 also marks the values.
+
+        Args:
+            weights: (B, H, Lq, Lk) after the softmax.
+            q_pos, k_pos: as for `rotate`.
+
+        Returns:
+            (B, H, Lq, head_dim), or None for nothing. Here: None.
+        """
+        return None
+
 
 class NoPE(PositionalEncoding):
     """No positional encoding: every door stays shut (Kazemnejad et al. 2023)."""

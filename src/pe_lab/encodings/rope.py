@@ -137,12 +137,7 @@ class RoPE(PositionalEncoding):
         self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Queries and keys turned by their own positions."""
-        refuse.heads(q, k, q_pos, k_pos)
-        if q.shape[-1] != self.head_dim:
-            raise ValueError(
-                f"q and k need head_dim = {self.head_dim} channels, got "
-                f"{q.shape[-1]}; build RoPE({q.shape[-1]})."
-            )
+        refuse.heads(q, k, q_pos, k_pos, head_dim=self.head_dim)
         return self._turn(q, q_pos), self._turn(k, k_pos)
 
     def _turn(self, x: Tensor, positions: Tensor) -> Tensor:

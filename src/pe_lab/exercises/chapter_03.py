@@ -207,8 +207,8 @@ ORDERS = Exercise(
         (sinusoidal(3, 6, dtype=torch.float64),),
         (_batch,),
     ),
-    praise="The same permutation, applied to the input columns of W_q, W_k and W_v, "
-    "carries a checkpoint over.",
+    praise="One line, and a table of one family fits the checkpoints of the other, if "
+    "the spacing fits too.",
     mistakes=(
         Mistake(
             "the way back",

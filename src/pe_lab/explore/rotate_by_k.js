@@ -37,12 +37,9 @@ function render({ model, el }) {
     frame.figure.classList.add("pe-columns");
     return (width) => {
       const state = compute(frame);
-      const wide = width > 620;
-      const matrixWidth = wide ? 250 : Math.min(width, 300);
-      const clocksWidth = wide ? width - matrixWidth - 24 : width;
-      const clocks = drawClocks(state, clocksWidth, wide);
-      const matrix = drawMatrix(frame, state, matrixWidth);
-      frame.figure.replaceChildren(clocks, matrix);
+      const { columns, size, rest } = layOut(width, state.dModel / 2);
+      const matrix = drawMatrix(frame, state, rest);
+      frame.figure.replaceChildren(drawClocks(state, columns, size), matrix);
       return readout(state);
     };
   });
@@ -60,10 +57,20 @@ function compute(frame) {
   return { p, k, dModel, base, flipped, matrix, start, ahead, behind, turned };
 }
 
-function drawClocks(state, width, wide) {
-  const count = state.dModel / 2;
+/** Clocks in at most two rows beside the matrix, or in rows of four above it. */
+function layOut(width, count) {
+  const [gap, least] = [24, 250];
+  const wide = width > 620;
   const columns = wide ? Math.ceil(count / 2) : Math.min(4, count);
-  const size = Math.min(128, width / columns);
+  const room = wide ? width - gap - least : width;
+  const size = Math.min(146, room / columns);
+  const rest = wide ? width - gap - columns * size : width;
+  return { columns, size, rest: Math.min(wide ? 340 : 300, rest) };
+}
+
+function drawClocks(state, columns, size) {
+  const count = state.dModel / 2;
+  const width = Math.max(columns * size, 240); // room for the key
   const rows = Math.ceil(count / columns);
   const tall = size + 22;
   const height = rows * tall + 20;

@@ -1,0 +1,55 @@
+"""Penalties with trained curvature: KERPLE, logarithm or power (Chi et al. 2022)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from pe_lab import refuse
+from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.positions import pairwise_offsets
+
+_LEAST = 1e-2  # both numbers of a head stay positive
+
+
+class Kerple(PositionalEncoding):
+    """Door 3: −r₁·ln(1 + r₂·|m − n|), or −r₁·|m − n|^{r₂}, two numbers per head.
+
+    Args:
+        num_heads: H.
+        kind: "log" or "power".
+
+    Raises:
+        ValueError: for another kind or other head counts.
+    Convention: r₁ and r₂ are kept above 0.01 where they are used, and r₂ below 2 for
+        the power, which is where the kernel is conditionally positive definite.
+    Source: Chi et al. 2022, section 4.
+    """
+
+    def __init__(self, num_heads: int, *, kind: str = "log") -> None:
+        super().__init__()
+        self.num_heads = refuse.whole("num_heads", num_heads)
+        self.kind = refuse.one_of("kind", kind, ("log", "power"))
+        self.weight = nn.Parameter(torch.empty(2, self.num_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """r₁ and r₂ from U(0, 2) for the logarithm, r₂ from U(0, 1) for the power."""
+        nn.init.uniform_(self.weight[0].data, 0, 2)
+        nn.init.uniform_(self.weight[1].data, 0, 2 if self.kind == "log" else 1)
+
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        """(B or 1, H, Lq, Lk), in the weight's dtype."""
+        refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
+        distance = pairwise_offsets(q_pos, k_pos).abs().to(self.weight)
+        distance = distance if distance.dim() == 4 else distance[None, None]
+        height, bend = self.weight.clamp(min=_LEAST)[:, :, None, None]
+        if self.kind == "log":
+            return -height * torch.log1p(bend * distance)
+        # |Δ|^r has no finite slope in r at 0; where Δ = 0 the term is 0
+        power = distance.clamp(min=1e-9) ** bend.clamp(max=2)
+        return -height * torch.where(distance > 0, power, torch.zeros_like(power))
+
+    def extra_repr(self) -> str:
+        """The settings that differ between two instances."""
+        return f"{self.num_heads}, kind={self.kind!r}"

@@ -1,0 +1,144 @@
+"""T5's relative bias: one trained number per head and bucket of distance.
+
+Raffel et al. 2020, section 2.1.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+
+from pe_lab import refuse
+from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.positions import pairwise_offsets
+
+
+def t5_bucket(
+    relative_position: Tensor,
+    *,
+    bidirectional: bool,
+    num_buckets: int = 32,
+    max_distance: int = 128,
+) -> Tensor:
+    """The bucket of each distance: exact near by, logarithmic further, one far away.
+
+    With N buckets for a direction and e = N/2 exact ones, a distance n < e is bucket n,
+    and n ≥ e is bucket e + ⌊(N − e)·ln(n/e) / ln(max_distance/e)⌋, at most N − 1.
+
+    Args:
+        relative_position: key position − query position, integers of any shape.
+        bidirectional: half of the buckets for keys after the query; otherwise those
+            all count as distance 0.
+        num_buckets: at least 2, or an even number of at least 4 if bidirectional.
+        max_distance: where the last bucket begins; beyond the exact ones.
+
+    Returns:
+        int64 of the same shape, each in [0, num_buckets).
+
+    Raises:
+        TypeError, ValueError: for fractional positions or sizes that leave no bucket.
+    Convention: the sign is that of T5's code, k − q, opposite to Δ = m − n.
+    Source: Raffel et al. 2020 and the released code. Boundaries are found in whole
+        numbers, so no logarithm can round to the wrong side of one.
+    """
+    if not isinstance(relative_position, Tensor) or relative_position.dtype not in (
+        torch.int32,
+        torch.int64,
+    ):
+        given = getattr(relative_position, "dtype", type(relative_position).__name__)
+        raise TypeError(
+            f"relative_position needs a tensor of integers, got {given}; buckets "
+            "count whole positions."
+        )
+    refuse.flag("bidirectional", bidirectional)
+    buckets = _one_sided(num_buckets, bidirectional)
+    after = torch.zeros_like(relative_position)
+    if bidirectional:
+        after = (relative_position > 0).long() * buckets
+        distance = relative_position.abs()
+    else:
+        distance = (-relative_position).clamp(min=0)
+    starts = torch.tensor(_starts(buckets, max_distance), device=distance.device)
+    return after + torch.bucketize(distance, starts, right=True) - 1
+
+
+def _one_sided(num_buckets: int, bidirectional: bool) -> int:
+    least = 4 if bidirectional else 2
+    num_buckets = refuse.whole("num_buckets", num_buckets, least)
+    if bidirectional and num_buckets % 2:
+        raise ValueError(
+            f"num_buckets needs an even number for two directions, got {num_buckets}."
+        )
+    return num_buckets // 2 if bidirectional else num_buckets
+
+
+@lru_cache(maxsize=16)
+def _starts(buckets: int, max_distance: int) -> list[int]:
+    """The smallest distance in each bucket.
+
+    Bucket e + j starts at the least n with (n/e)^(N−e) ≥ (max/e)^j, that is
+    n^(N−e) · e^j ≥ e^(N−e) · max^j.
+    """
+    exact = buckets // 2
+    refuse.whole("max_distance", max_distance, exact + 1)
+    wide = buckets - exact
+    starts, n = list(range(exact)), exact
+    for j in range(wide):
+        while n**wide * exact**j < exact**wide * max_distance**j:
+            n += 1
+        starts.append(n)
+    return starts
+
+
+class T5Bias(PositionalEncoding):
+    """Door 3: weight[bucket(n − m), h], shared by every layer that it is given to.
+
+    Args:
+        num_heads: H.
+        bidirectional: for encoders; decoders see no later key.
+        num_buckets, max_distance: as for `t5_bucket`.
+
+    Raises:
+        TypeError, ValueError: as for `t5_bucket`, or for other head counts.
+    Convention: T5 does not divide scores by √D; here `attention` does unless its
+        scale is 1.
+    Source: Raffel et al. 2020, section 2.1.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        bidirectional: bool = False,
+        num_buckets: int = 32,
+        max_distance: int = 128,
+    ) -> None:
+        super().__init__()
+        self.num_heads = refuse.whole("num_heads", num_heads)
+        self.bidirectional = refuse.flag("bidirectional", bidirectional)
+        self.num_buckets, self.max_distance = num_buckets, max_distance
+        _starts(_one_sided(num_buckets, bidirectional), max_distance)
+        self.weight = nn.Parameter(torch.zeros(num_buckets, self.num_heads))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw every number anew from N(0, 1)."""
+        nn.init.normal_(self.weight)
+
+    def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
+        """(B or 1, H, Lq, Lk), in the weight's dtype."""
+        refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
+        bucket = t5_bucket(
+            -pairwise_offsets(q_pos, k_pos),
+            bidirectional=self.bidirectional,
+            num_buckets=self.num_buckets,
+            max_distance=self.max_distance,
+        )
+        bucket = bucket[:, 0] if bucket.dim() == 4 else bucket[None]
+        return self.weight[bucket.to(self.weight.device)].permute(0, 3, 1, 2)
+
+    def extra_repr(self) -> str:
+        """The settings that differ between two instances."""
+        return f"{self.num_heads}, bidirectional={self.bidirectional}"
