@@ -246,8 +246,8 @@ for d in (8, 64, 512, 1024, 2048, 4096):
     print("d = {:4}: from {:3} by {:.1e}, highest climb {:.1e}".format(d, *rises(d)))
 
 # %% [markdown]
-# At $d = 512$ the first rise is the step from 43 to 44, and it is tiny: 4.6e-5 of $K(0)$.
-# Later climbs within 512 positions reach 6.0e-2 of it, 15.5 units of raw score.
+# At $d = 512$ the first rise is the step from 43 to 44, and it is tiny: $4.6 \times 10^{-5}$ of $K(0)$.
+# Later climbs within 512 positions reach 6.0 % of it, 15.5 units of raw score.
 # So the rebound of the six-token example is mostly a matter of four clocks.
 # It shrinks with more pairs, and it never quite leaves.
 
@@ -259,7 +259,7 @@ print("K(43), K(44):", wide.round(decimals=3))
 
 # %% [markdown]
 # A larger base slows the clocks, so it should put off the rebound.
-# Predict: at width 512, where is the first rise with base 1e6 instead of 1e4?
+# Predict: at width 512, where is the first rise with base $10^6$ instead of $10^4$?
 
 # %%
 for base in (10.0, 100.0, 1e3, 1e4, 1e5, 1e6):
@@ -292,7 +292,7 @@ for base in (10.0, 100.0, 1e3, 1e4, 1e5, 1e6):
 # So the limit falls as a straight line over $\ln\Delta$: $1 - (\ln\Delta + \gamma)/\ln b$.
 # And its slope is $\big(\cos\Delta - \cos(\Delta/b)\big)/(\Delta\ln b)$,
 # positive (for $\Delta < \pi b$) only where $\Delta$ lies within $\Delta/b$ of a multiple of $2\pi$.
-# With ever more pairs, almost no rebound is left.
+# With ever more pairs, almost no rebound is left at distances far below $b$.
 
 # %%
 import math
@@ -319,7 +319,7 @@ for d, base in ((8, 1e4), (64, 1e4), (512, 1e4), (512, 1e6)):
     print(f"d = {d:3}, base {base:.0e}: meet at {meet:3.0f}, {half:.3f}, {twice:.3f}")
 
 # %% [markdown]
-# Well before the fastest clocks meet, the curve follows the limit; around the meeting, the ripples set in.
+# Well before the fastest clocks meet there is hardly a climb; around the meeting, the ripples set in.
 # Width moves the meeting out, from 7 to 25 to 178 positions.
 # A larger base widens the gaps and moves it in, to 120, which fits the surprise of the last section.
 
@@ -338,15 +338,16 @@ plots.lines(
 # The kernel does *not* decay to zero: at width 512 it is still 0.437 of its height at distance 100 and 0.276 at 512,
 # so far positions are not orthogonal.
 # And it does not merely oscillate: below the ripples is a slow, logarithmic fall.
-# It first turns negative far out.
+# Two more numbers: where it first turns negative, and how many of its first 512 steps go up.
 
 # %%
 curve = pe_lab.position_kernel(torch.arange(4001), 512)
-print("first negative value at", int((curve < 0).nonzero()[0]))
-print("steps up among the first 512:", int((curve[:513].diff() > 0).sum()))
+print("first negative value at Δ =", int((curve < 0).nonzero()[0]))
+print("steps up:", int((curve[:513].diff() > 0).sum()), "of 512")
 
 # %% [markdown]
-# What the rebound does *not* mean: that a model mixes up positions 0 and 6.
+# The small steps up are many, 202 of 512.
+# What they do *not* mean is that a model mixes up two positions.
 # A score is one number, but an encoding is a whole vector, and a projection can weigh its clocks one by one.
 # The next two sections look at the vector, then at the projection.
 
@@ -475,7 +476,7 @@ def independent(d, g):
     return gaussian(d, g).T @ gaussian(d, g)
 
 
-def orthogonal(d, g):
+def orthogonal(d, g):  # a product of orthogonal matrices is orthogonal
     return torch.linalg.qr(gaussian(d, g)).Q
 
 
@@ -494,6 +495,7 @@ def shares(draw, d, seeds=5):
     return torch.tensor([share_within(pe @ a @ pe.T) for a in draws])
 
 
+print(" " * 14, *(f"d = {d:<13}" for d in (8, 64, 512)))
 for draw in (independent, orthogonal, tied, near_identity):
     found = [shares(draw, d) for d in (8, 64, 512)]
     cells = [f"{s.mean():.2f} [{s.min():.2f}, {s.max():.2f}]" for s in found]
@@ -508,7 +510,7 @@ for draw in (independent, orthogonal, tied, near_identity):
 
 # %% [markdown]
 # PyTorch's own layer draws $W_Q$ and $W_K$ independently, and splits them into heads.
-# Its fresh heads behave like the first row of the table, with a wide spread.
+# The shares of its eight fresh heads lie in the range of the first row.
 
 # %%
 pe_lab.seed(0)
@@ -562,7 +564,8 @@ print(f"{sum(found) / len(found):.2f}")
 #
 # *Blocks.* Take $t = 1$. Block $(i, j)$ of $A$ satisfies $R_i B = B R_j$ with rotations $R_i$, $R_j$ by $\omega_i$,
 # $\omega_j$. For $i \ne j$ these have no eigenvalue in common, so $B = 0$. For $i = j$, what commutes with a rotation
-# that is not $\pm I$ is $\alpha I + \beta J$, a scaled rotation. Multiplying out gives the score.
+# that is not $\pm I$ is $\alpha I + \beta J$, a scaled rotation. The score follows by multiplying
+# out one block: $\sin m\omega\cos n\omega - \cos m\omega\sin n\omega = \sin\Delta\omega$ stands beside $\beta$.
 # ```
 
 # %% [markdown]
@@ -616,8 +619,9 @@ for divisor in (1, 8):
 
 # %% [markdown]
 # So the sinusoidal encoding does *not* make positions attend to near ones.
-# With $A = I$ it would; with $A = M_3$ it looks back, with $A = -I$ it looks away, with a random $A$ it does none of these.
-# What holds is weaker: one matrix serves all positions.
+# With $A = I$ they mostly would.
+# With $A = M_3$ a head looks back, with $A = -I$ it looks away, and with a random $A$ it does none of these.
+# What holds is weaker: one matrix serves all positions, if training finds it.
 # And with words in the input, this term is one of four; {ref}`ch-add` takes them apart.
 
 # %%
@@ -627,7 +631,8 @@ print("A = −I, position 0 prefers position", int(away[0].argmax()))
 # %% [markdown]
 # ## The same curve inside RoPE
 #
-# RoPE {cite:p}`su2021` turns queries and keys *after* the projections, so no $W$ can spoil it.
+# RoPE {cite:p}`su2021` turns queries and keys *after* the projections.
+# Whatever $W_Q$ and $W_K$ made of the words, position enters through $m - n$ only.
 # Which curve does it put into the score?
 # Take the plainest query and key there are: all ones, eight channels.
 
@@ -738,7 +743,8 @@ plots.lines(
 
 # %% [markdown]
 # Exponentiate, and the difference gets a name.
-# A line becomes a factor per step: weights fall geometrically, and 99 % of them lie within $\ln(100)/m$ positions.
+# A line becomes a factor per step: if the words say nothing, weights fall geometrically,
+# and 99 % of them lie within $\ln(100)/m$ positions.
 # The kernel is a logarithm, so its weights fall as a *power* of the distance,
 # with exponent $-\sqrt d / (2\ln b)$.
 # Fit it at width 512:
@@ -765,7 +771,7 @@ print("total falls at every step:", bool((total.diff() < 0).all()))
 # ## Common mistakes
 #
 # **Distances by `torch.cdist`.** For more than 25 rows its default computes squares and subtracts,
-# which is exactly the formula of {eq}`eq-distance`.
+# which is the formula of equation {eq}`eq-distance`.
 # In float32 a position then has a distance to itself.
 
 # %%
@@ -827,7 +833,7 @@ print(tuple(torch.rot90(x).shape), tuple(turned(x[0].double(), place[:2]).shape)
 # ````{exercise} The kernel, by hand ★
 # :label: ex-06-kernel
 #
-# Write `kernel(offset, d_model)`, the score of two positions that are `offset` apart, from {eq}`eq-kernel` with base
+# Write `kernel(offset, d_model)`, the score of two positions that are `offset` apart, from equation {eq}`eq-kernel` with base
 # 10000. Do not call `pe_lab.position_kernel`, and make no table.
 #
 # :::{admonition} Hint 1
@@ -960,7 +966,7 @@ pe_lab.check("06-rise", first_rise)
 #
 # :::{admonition} Hint 1
 # :class: dropdown hint
-# By {eq}`eq-distance`, the smallest distance is the largest score.
+# By equation {eq}`eq-distance`, the smallest distance is the largest score.
 # :::
 # :::{admonition} Hint 2
 # :class: dropdown hint
@@ -993,7 +999,7 @@ pe_lab.check("06-twin", twin)
 # :label: ex-06-rope
 #
 # Write `rope_score(q, k, offset)`: the score that RoPE gives to a query and a key, tensors of even width $d$, whose
-# positions differ by `offset` $= m - n$. Base 10000, pairs $(2i, 2i+1)$, no division. Rotate nothing: use {eq}`eq-rope`.
+# positions differ by `offset` $= m - n$. Base 10000, pairs $(2i, 2i+1)$, no division. Rotate nothing: use equation {eq}`eq-rope`.
 #
 # :::{admonition} Hint 1
 # :class: dropdown hint
@@ -1054,8 +1060,6 @@ pe_lab.check("06-rope", rope_score)
 # ````
 
 # %% tags=["exercise"]
-angles = ...
-pairs = ...
 aim = ...
 
 pe_lab.check("06-look-back", aim)
@@ -1065,9 +1069,12 @@ pe_lab.check("06-look-back", aim)
 # :class: dropdown
 #
 # ```python
-# angles = 3 * pe_lab.inv_freq(8)
-# pairs = zip(angles.cos(), angles.sin())
-# aim = torch.block_diag(*(torch.tensor([[a, b], [-b, a]]) for a, b in pairs))
+# aim = torch.block_diag(
+#     *(
+#         torch.tensor([[angle.cos(), angle.sin()], [-angle.sin(), angle.cos()]])
+#         for angle in 3 * pe_lab.inv_freq(8)
+#     )
+# )
 #
 # pe_lab.check("06-look-back", aim)
 # ```
@@ -1153,7 +1160,7 @@ plots.lines(
 # ## Further reading
 #
 # - {cite:t}`vaswani2017`, section 3.5: the encoding, and the hope that it makes relative attention easy.
-# - {cite:t}`yan2019`: the even kernel, how random projections spoil it, and an encoding that knows direction.
+# - {cite:t}`yan2019`: an encoding that knows direction as well as distance, and attention without the division.
 # - {cite:t}`wang2021`: translation invariance, monotonicity and symmetry as properties to test encodings by.
 # - {cite:t}`ke2021`: separate projections for the position term of the score.
 # - {cite:t}`su2021` and {cite:t}`barbero2025`: RoPE, and what a trained model does with its fast and slow clocks.
