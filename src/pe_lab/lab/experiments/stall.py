@@ -39,8 +39,13 @@ QUICK = tuple(
     for task in ("position", "next-character", "permuted-abc", "fixed-abc")
     for encoding in ENCODINGS
 )
-STEPS = (0, 50, 100, 200, 400)
-FULL_STEPS = {"numbers": 400, "permuted-abc": 200, "fixed-abc": 200}  # others: 600
+STEPS = (0, 50, 100, 200, 400, 600, 800)
+FULL_STEPS = {  # others: 600
+    "masked-character": 1200,
+    "numbers": 400,
+    "permuted-abc": 200,
+    "fixed-abc": 200,
+}
 
 
 def task_of(name: str, config: dict[str, Any]) -> Task:
