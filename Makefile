@@ -60,7 +60,7 @@ $(VENV)/.tester: $(VENV)/.reader
 lab: $(VENV)/.reader
 	@$(BIN)/jupyter trust notebooks/*.ipynb > /dev/null
 	@echo "Opening chapter 1 in JupyterLab; Ctrl-C here ends it."
-	$(BIN)/jupyter lab $(AS_ROOT) $(LAB_ARGS) $(FIRST)
+	$(BIN)/jupyter lab --ServerApp.root_dir="$(CURDIR)" $(AS_ROOT) $(LAB_ARGS) $(FIRST)
 
 book: $(VENV)/.reader
 	@echo "Building the site; a warning is an error …"

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import nbformat
+from jupyter_server.services.contents.largefilemanager import LargeFileManager
+from jupytext.sync_contentsmanager import (
+    build_sync_jupytext_contents_manager_class,
+)
 
 from book.tools import run_notebooks as runner
 from tests.book.chapters import (
     CHAPTERS,
     NOTEBOOKS,
+    ROOT,
     Chapter,
     chapter_from,
     expect_none,
@@ -99,3 +106,18 @@ def test_a_notebook_without_source_is_seen(tmp_path: Path):
     assert lonely_notebooks(tmp_path) == []
     chapter.source.unlink()
     assert lonely_notebooks(tmp_path) == ["99_try_it.ipynb has no .py source"]
+
+
+def test_jupyterlab_opens_a_chapter_whichever_file_is_newer(tmp_path: Path):
+    """Written last, the notebook has its metadata in another order than the source."""
+    shutil.copy(ROOT / "pyproject.toml", tmp_path)
+    header = 'mystnb={"figure": {"name": "fig-a", "caption": "b"}}'
+    chapter = chapter_from(tmp_path, f"# %% {header}\nx = 1\n")
+    text = runner.normalise(nbformat.read(chapter.notebook, as_version=4), chapter.name)
+    chapter.notebook.write_text(text, encoding="utf-8")
+    later = chapter.source.stat().st_mtime + 3600
+    os.utime(chapter.notebook, (later, later))
+    contents = build_sync_jupytext_contents_manager_class(LargeFileManager)()
+    contents.root_dir = str(tmp_path)
+    opened = contents.get(chapter.notebook.name)["content"]
+    assert [cell["source"] for cell in opened["cells"]] == ["x = 1"]
