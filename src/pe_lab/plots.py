@@ -55,8 +55,9 @@ MASKED = "#C9C9C9"  # nan, and masked scores (-inf)
 
 
 def _colormap(name: str, colors: Sequence[str]) -> Colormap:
-    """A map through evenly spaced colours."""
-    return LinearSegmentedColormap.from_list(name, colors).with_extremes(bad=MASKED)
+    """A map through evenly spaced colours; the number of levels is odd: zero is one."""
+    colormap = LinearSegmentedColormap.from_list(name, colors, N=257)
+    return colormap.with_extremes(bad=MASKED)
 
 
 SEQUENTIAL = _colormap("pe_sequential", _PURPLE)
@@ -122,6 +123,11 @@ class BookFigure(Figure):
 
     def _repr_png_(self) -> bytes:
         return self.png()
+
+    def __repr__(self) -> str:
+        # The text beside the picture is stored with a chapter: nothing in it may vary.
+        panels = sum(ax.get_label() != "<colorbar>" for ax in self.axes)
+        return f"<BookFigure with {panels} panel{'s' * (panels != 1)}>"
 
 
 @contextmanager
