@@ -86,7 +86,7 @@ def config(variant: str, quick: bool, text: str) -> dict[str, Any]:
     """All that decides the outcome of a variant but the seed."""
     symbols, way = variant.split("/")
     source = load_text(text)
-    steps = 200 if quick else 600 if symbols == "characters" else 400
+    steps = 200 if quick else 600 if symbols == "characters" else 1000
     vocabulary_size = task_of(symbols, text).num_inputs
     recipe = Recipe(
         steps,
