@@ -10,7 +10,7 @@ one, PE(m)·PE(n): the answer that the table gives to "where am I?".
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import matplotlib as mpl
 import torch
@@ -59,14 +59,14 @@ def draw_likeness(ax: Axes, theme: Theme) -> None:
     """One row of PE·PEᵀ."""
     positions = torch.arange(SEQ_LEN)
     likeness = pe_lab.position_kernel(positions - HERE, D_MODEL)
-    top = likeness[HERE]
+    top = likeness[HERE].item()
     ax.fill_between(positions, likeness, color=theme.mark, alpha=0.18, lw=0)
     ax.plot(positions, likeness, color=theme.mark, lw=2)
     ax.set(xlim=(-0.5, SEQ_LEN - 0.5), ylim=(0, 1.12 * top))
     ax.set_axis_off()
-    style = {"color": theme.ink, "fontsize": 13}
+    style: dict[str, Any] = {"color": theme.ink, "fontsize": 13}
     ax.text(HERE + 6, 0.95 * top, f"m = {HERE}", weight="bold", **style)
-    height = likeness[-100:].max() + 0.06 * top
+    height = likeness[-100:].max().item() + 0.06 * top
     ax.text(SEQ_LEN - 3, height, "PE(m)·PE(n)", ha="right", **style)
 
 
