@@ -75,10 +75,11 @@ class Transformer(nn.Module):
             )
             self.source_embed = Embedding(source_size, token_dim, std=std, scale=scale)
             self.source_stack = Stack(*sizes, cross=False)
-            self.source_stack.apply(_initialise)
         self.head = nn.Linear(d_model, vocab_size)
         self.dropout = nn.Dropout(dropout)
         self.stack.apply(_initialise)
+        if kind == "encoder-decoder":  # this order is that of the shipped results
+            self.source_stack.apply(_initialise)
         self.head.apply(_initialise)
 
     def forward(
