@@ -92,14 +92,15 @@ print(pe[8, :2].round(decimals=3))
 #
 # 1. $R_\beta$ is linear: a turn takes parallelograms to parallelograms and keeps lengths, so it respects sums and
 #    multiples of vectors.
-# 2. By the definition of sine and cosine, $R_\beta(1, 0) = (\cos\beta, \sin\beta)$. Turn this picture by a quarter turn,
-#    which takes any $(x, y)$ to $(-y, x)$: now it says $R_\beta(0, 1) = (-\sin\beta, \cos\beta)$.
-# 3. The point at angle $\alpha$ is $(\cos\alpha, \sin\alpha) = \cos\alpha\,(1, 0) + \sin\alpha\,(0, 1)$. By step 1, $R_\beta$ takes it
-#    to $\cos\alpha\,(\cos\beta, \sin\beta) + \sin\alpha\,(-\sin\beta, \cos\beta)$.
-# 4. A turn by $\alpha$ and then by $\beta$ is a turn by $\alpha + \beta$, so the same point is
+# 2. By the definition of sine and cosine, $R_\beta(1, 0) = (\cos\beta, \sin\beta)$.
+# 3. Let $Q$ be the quarter turn, $Q(x, y) = (-y, x)$. Turns may be done in either order, so
+#    $R_\beta(0, 1) = R_\beta\,Q(1, 0) = Q\,R_\beta(1, 0)$, which is $(-\sin\beta, \cos\beta)$.
+# 4. The point at angle $\alpha$ is $(\cos\alpha, \sin\alpha)$. That is $\cos\alpha$ times $(1, 0)$ plus $\sin\alpha$ times $(0, 1)$.
+#    By steps 1 to 3, $R_\beta$ takes it to $\cos\alpha$ times $(\cos\beta, \sin\beta)$ plus $\sin\alpha$ times $(-\sin\beta, \cos\beta)$.
+# 5. A turn by $\alpha$ and then by $\beta$ is a turn by $\alpha + \beta$, so the same point is
 #    $(\cos(\alpha + \beta), \sin(\alpha + \beta))$.
 #
-# Comparing the coordinates of steps 3 and 4 gives both identities. $\square$
+# Compare the coordinates of steps 4 and 5: the second ones give the first identity, the first ones the second.
 # ````
 
 # %% [markdown]
@@ -186,13 +187,15 @@ plots.heatmaps(matrices, titles=[f"k = {k}" for k in offsets], limit=1)
 # ````
 #
 # ````{prf:proof}
+# We follow one pair through the product.
+#
 # 1. $M_k$ is block-diagonal, so pair $i$ of $M_k\,PE(p)$ is $B_i(k)$ times pair $i$ of $PE(p)$, and no other pair enters.
 # 2. By the definition of the matrix product, that pair consists of
 #    $\cos k\omega_i\sin p\omega_i + \sin k\omega_i\cos p\omega_i$ and $-\sin k\omega_i\sin p\omega_i + \cos k\omega_i\cos p\omega_i$.
 # 3. By {prf:ref}`lem-addition` with $\alpha = p\,\omega_i$ and $\beta = k\,\omega_i$, these are
 #    $\sin(p + k)\omega_i$ and $\cos(p + k)\omega_i$: pair $i$ of $PE(p + k)$.
 #
-# Neither $B_i(k)$ nor $M_k$ contains $p$, so one matrix serves all positions. $\square$
+# Neither $B_i(k)$ nor $M_k$ contains $p$, so one matrix serves all positions.
 # ````
 #
 # Run it at full width: 1900 positions, and offsets forward, backward, far, and half a step.
@@ -257,7 +260,7 @@ print("det M3:      ", f"{torch.linalg.det(M_3).item():.6f}")
 # 3. *Inverse.* By 1 and 2, $B(k)B(-k) = B(0) = I$.
 # 4. *Transpose.* Cosine is even and sine is odd, so passing from $k$ to $-k$ changes the signs of the two sines and nothing else.
 #    In $B$ that exchanges the two entries off the diagonal: $B(-k) = B(k)^\top$.
-# 5. *Determinant.* $\det B(k) = \cos^2 k\omega + \sin^2 k\omega = 1$, and $\det M_k$ is the product over the blocks. $\square$
+# 5. *Determinant.* $\det B(k) = \cos^2 k\omega + \sin^2 k\omega = 1$, and $\det M_k$ is the product over the blocks.
 # ````
 #
 # By 4, $M_k$ is *orthogonal*: it keeps lengths and angles.
@@ -307,6 +310,8 @@ for rows in [4, 7, 8, 16, 64]:
 # ````
 #
 # ````{prf:proof}
+# Complex numbers turn the rows into powers.
+#
 # 1. $\cos x$ and $\sin x$ are combinations of $e^{ix}$ and $e^{-ix}$, and the other way round. So one invertible matrix turns
 #    every $PE(p)$ into the powers $z_1^p, \dots, z_d^p$ of the $d$ numbers $e^{\pm i\omega_j}$.
 # 2. These numbers are distinct: for $0 < \omega_j < \pi$ the points $e^{i\omega_j}$ lie on the upper half of the unit circle, at different places,
@@ -314,8 +319,8 @@ for rows in [4, 7, 8, 16, 64]:
 # 3. The rows of powers at $p, \dots, p + d - 1$ form $V D$ with the Vandermonde matrix $V$ of $z_1, \dots, z_d$ and
 #    $D = \operatorname{diag}(z_1^p, \dots, z_d^p)$.
 #    $V$ is invertible because the $z_j$ are distinct, $D$ because none of them is zero.
-# 4. Hence the $d$ rows are a basis of $\mathbb{R}^d$, and a linear map is fixed by what it does to a basis.
-#    By {prf:ref}`thm-shift`, $M_k$ does the right thing. $\square$
+# 4. Hence the $d$ rows are a basis of $\mathbb{R}^d$, and a linear map is fixed by its values on a basis.
+#    By {prf:ref}`thm-shift`, $M_k$ has the values that are asked for.
 # ````
 
 # %% [markdown]
@@ -408,8 +413,9 @@ tables = {
     "random": torch.randn(128, 16, generator=torch.Generator().manual_seed(1)).double(),
 }
 missed = {name: shift_residual(table) for name, table in tables.items()}
-print({name: round(value, 1) for name, value in missed.items()})
-print("three seeds in 0.4 … 0.7:", all(0.4 < shift_residual(t) < 0.7 for t in trained))
+for name, value in missed.items():
+    print(f"{name:20} {value:.1f}")
+print("trained, three seeds:", [f"{shift_residual(table):.1f}" for table in trained])
 
 # %% mystnb={"figure": {"name": "fig-rotate-missed", "caption": "What the best matrix for a shift by three misses, on pairs of rows that were not used to find it. All tables have 128 rows of 16 numbers."}, "image": {"alt": "Five horizontal bars: zero for sines with cosines at the book's or at random frequencies, larger for sines alone and for a trained table, and above one for random numbers."}}
 plots.bars(list(missed), list(missed.values()), decimals=1, xlabel="share missed")
@@ -422,7 +428,7 @@ plots.bars(list(missed), list(missed.values()), decimals=1, xlabel="share missed
 #
 # So "sinusoids have shift maps and learned tables have none" is too simple.
 # For sinusoids the map is *guaranteed*, exact, and holds where nobody has been.
-# A trained table comes near one as far as training rewards it; {cite:t}`wang2021` measure such properties in BERT.
+# A trained table comes near one as far as training rewards it.
 
 # %% [markdown]
 # ### Adding instead of turning
@@ -432,17 +438,21 @@ plots.bars(list(missed), list(missed.values()), decimals=1, xlabel="share missed
 
 # %% mystnb={"figure": {"name": "fig-rotate-sum", "caption": "Hands of one clock as points (sin, cos). The sum of hands 1 and 2 points to one and a half and is too long; hand 3 is elsewhere."}, "image": {"alt": "Four arrows from the centre of a circle: hands one, two and three on the circle, and the sum of the first two between them, reaching beyond the circle."}}
 hand = pe[:4, :2]
-arrows = {"1": hand[1], "2": hand[2], "1 + 2": hand[1] + hand[2], "3": hand[3]}
-roles = {"1": "position", "2": "position", "1 + 2": "highlight", "3": "query"}
-plots.vectors(arrows, colors=roles, circle=True, xlabel="sin", ylabel="cos")
+arrows = {"1": hand[1], "2": hand[2], "sum": hand[1] + hand[2], "3": hand[3]}
+roles = {"1": "position", "2": "position", "sum": "highlight", "3": "query"}
+fig = plots.vectors(arrows, colors=roles, circle=True, size=(6.0, 4.6))
+fig.axes[0].set(xlim=(-1.3, 2.1), ylim=(-1.3, 1.3), xlabel="sin", ylabel="cos")
+fig
 
 # %% [markdown]
 # A sum points *between* its parts.
 # The identity says where, with the midpoint $c = (i + j)/2$ and $h = (i - j)/2$:
 #
 # $$
-# \sin i\omega + \sin j\omega = 2\cos h\omega \,\sin c\,\omega, \qquad
-# \cos i\omega + \cos j\omega = 2\cos h\omega \,\cos c\,\omega .
+# \begin{aligned}
+# \sin i\omega + \sin j\omega &= 2\cos h\omega \,\sin c\,\omega, \\
+# \cos i\omega + \cos j\omega &= 2\cos h\omega \,\cos c\,\omega.
+# \end{aligned}
 # $$
 #
 # It is the hand of the midpoint, stretched by a factor that differs from clock to clock.
@@ -488,15 +498,17 @@ print("z3 + z5 = z8:", torch.allclose(z[3] + z[5], z[8]))
 # ````
 #
 # ````{prf:proof}
+# Linear algebra does the work.
+#
 # 1. Every real orthogonal matrix is, in suitable orthogonal coordinates,
 #    block-diagonal with plane rotations and entries $\pm 1$: its real normal form.
 #    In a plane we may list the coordinates so that the rotation is a block $B$ with some angle $\omega_i$.
 # 2. By repeated use of the assumption, $T(p) = M^p\,T(0)$ for every integer $p$.
 # 3. By {prf:ref}`thm-group`, $B(1)^p = B(p)$. The pair of $T(0)$ has some length $r_i$ and can be written $r_i(\sin\varphi_i, \cos\varphi_i)$;
-#    by {eq}`eq-block`, $B(p)$ takes it to the stated pair. The powers of $\pm 1$ give the single channels. $\square$
+#    by {eq}`eq-block`, $B(p)$ takes it to the stated pair. The powers of $\pm 1$ give the single channels.
 # ````
 #
-# The designers had less choice than it seems: frequencies, phases and loudness.
+# If shifts are to keep lengths, the choice is smaller than it seems: frequencies, phases, loudness.
 # {cite:t}`wang2020complex` derive complex exponentials from two similar wishes.
 
 # %% [markdown]
@@ -551,8 +563,8 @@ for name, product in [("trained", A.detach()), ("M(−3)", W_q.T)]:
 
 # %% [markdown]
 # All right on the positions it saw, and all wrong on the next eight.
-# $M_{-3}$ was within reach of gradient descent, and so were many other matrices that agree with it on 32 rows.
-# It is the hole from before: in unseen directions the data say nothing.
+# $M_{-3}$ was within reach of gradient descent, and so were many matrices that do as well on 32 rows.
+# It is the hole from before: in directions never seen, the data say nothing.
 # {prf:ref}`thm-shift` bounds from below what a model *can* do; it does not promise that training *will*.
 # For a guarantee, the rotation has to be built into the score.
 
@@ -691,7 +703,8 @@ plots.bars(names, ratios, colors=colors, decimals=1, xlabel="CPU time relative t
 setting = stored["setting"]
 print(setting["length"], "positions,", setting["pairs"], "frequencies,", end=" ")
 print(stored["rounds"], "rounds; missing:", list(stored["missing"]) or "none")
-print({name: round(stored["megabytes"][name]) for name in errors})
+for name in errors:
+    print(f"{name:28} {stored['megabytes'][name]:3.0f} MB")
 
 # %% [markdown]
 # And nobody multiplies by $M_k$: all but $2d$ of its entries are zero.
@@ -755,10 +768,12 @@ print(f"steps for a turn: {2 * torch.pi:.2f}, in degrees {360}")
 # The package makes such tables, and refuses the matrix:
 
 # %%
+import textwrap
+
 try:
     pe_lab.rotation_matrix(3, d_model=7)
 except ValueError as error:
-    print(error)
+    print(textwrap.fill(str(error), width=72))
 
 # %% [markdown]
 # ## Exercises
@@ -1097,13 +1112,13 @@ pe_lab.check("05-offset", offset_between)
 #
 # {numref}`fig-rotate-turns` is the chapter in one picture.
 
-# %% mystnb={"figure": {"name": "fig-rotate-turns", "caption": "Four clocks (d = 8) at p and at p + 3, for two different p. The hands differ between the rows; the shaded turn of each clock is the same in both."}, "image": {"alt": "Two rows of four dials; in each column the shaded sector between the two hands has the same size, although the hands point elsewhere."}}
+# %% mystnb={"figure": {"name": "fig-rotate-turns", "caption": "Four clocks (d = 8, base 30) at p and at p + 3, for two different p. The hands differ between the rows; the shaded turn of each clock is the same in both."}, "image": {"alt": "Two rows of four dials; in each column the shaded sector between the two hands has the same size, although the hands point elsewhere."}}
 from matplotlib.patches import Wedge
 
-speeds = pe_lab.inv_freq(8).tolist()
+speeds = pe_lab.inv_freq(8, base=30).tolist()
 with plots.figure(4, 2, size=(6.8, 3.7)) as (fig, axes):
     for n, ax in enumerate(axes):
-        p, speed = (5, 30)[n // 4], speeds[n % 4]
+        p, speed = (5, 40)[n // 4], speeds[n % 4]
         turns = torch.tensor([p, p + 3]) * speed
         start, stop = (90 - turns.rad2deg()).tolist()  # from 3 o'clock, against time
         gold = plots.color("highlight")
@@ -1112,7 +1127,7 @@ with plots.figure(4, 2, size=(6.8, 3.7)) as (fig, axes):
         for angle in turns:
             ax.plot([0, angle.sin()], [0, angle.cos()], color=plots.color("position"))
         ax.set(xlim=(-1.1, 1.1), ylim=(-1.1, 1.1), aspect="equal")
-        ax.set_title(f"ω = {speed:g}" if n < 4 else "", loc="center")
+        ax.set_title(f"ω = {speed:.2f}" if n < 4 else "", loc="center")
         ax.axis("off")
         if n % 4 == 0:
             ax.text(-1.3, 0, f"p = {p}", ha="right", va="center")
@@ -1124,7 +1139,8 @@ fig
 # - {cite:t}`vaswani2017`, section 3.5: one sentence states the property, as the reason for choosing sinusoids.
 # - {cite:t}`wang2020complex`: which functions of position admit position-free shifts and stay bounded? Complex exponentials,
 #   with frequencies that can be learned.
-# - {cite:t}`wang2021`: which properties of this kind the position embeddings of BERT models have, learned and not, and what they are good for.
+# - {cite:t}`wang2021`: three properties that position embeddings may have, translation invariance among them, compared for seven kinds of them
+#   in BERT.
 # - {cite:t}`yan2019`: the product of two rows ignores direction, and the projections of a head destroy its dependence on distance alone.
 # - {cite:t}`su2021`: builds the rotation into the score; the group law is its heart.
 # - {cite:t}`tancik2020`: the same features for coordinates in general, seen through the kernel that they define.
