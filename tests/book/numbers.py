@@ -68,6 +68,7 @@ class Number:
     value: Decimal
     unit: Decimal
     is_percent: bool = False
+    is_magnitude: bool = False  # 10⁻⁷ alone
 
     @property
     def is_claim(self) -> bool:
@@ -77,7 +78,12 @@ class Number:
         return "." in self.written or self.value >= 100 or self.unit < 1
 
     def is_rounding_of(self, source: Decimal) -> bool:
-        """Whether `source`, rounded to this number's last place, gives this number."""
+        """Whether `source`, rounded to this number's last place, gives this number.
+
+        A power of ten alone, "some 10⁻⁷", stands for 2e-7 and 8e-7 too.
+        """
+        if self.is_magnitude:
+            return self.value <= 2 * abs(source) and abs(source) < 10 * self.value
         scales = (1, 100) if self.is_percent else (1,)
         # a half in the last place may go either way, and prints are rounded themselves
         room = self.unit * Decimal("0.5000001")
@@ -100,15 +106,20 @@ def spelled_exponent(match: re.Match[str]) -> str:
 def read_numbers(text: str) -> Iterator[Number]:
     """All numbers of `text`; see `Number.is_claim` for those that need a source."""
     text = tidy(text)
-    for match in POWER_OF_TEN.finditer(text):
+    for match in POWER_OF_TEN.finditer(NUMBER.sub(blank_product, text)):
         power = Decimal(1).scaleb(int(match["power"]))
-        yield Number(match[0], power, power)
+        yield Number(match[0], power, power, is_magnitude=power < 1)
     for match in NUMBER.finditer(text):
         digits = re.sub(r"[,_ ]", "", match["digits"])
         exponent = int(match["exponent"] or match["power"] or 0)
         value = Decimal(digits).scaleb(exponent)
         unit = last_place(digits).scaleb(exponent)
         yield Number(match[0].strip(), value, unit, bool(match["percent"]))
+
+
+def blank_product(match: re.Match[str]) -> str:
+    """The power in 3 × 10^-7 belongs to the 3; a 10^-7 alone stays."""
+    return " " if match["power"] else match[0]
 
 
 def last_place(digits: str) -> Decimal:
