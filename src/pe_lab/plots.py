@@ -27,6 +27,7 @@ try:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex, to_rgb
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 except ImportError as error:
     raise ImportError(
         f"pe_lab.plots needs matplotlib, which cannot be imported ({error}). "
@@ -242,15 +243,20 @@ def heatmaps(
     across = min(columns, len(tables))
     down = math.ceil(len(tables) / across)
     size = size or _heatmap_size(tables[0].shape, across, down)
+    room = (size[0] - 1.0) / across * 72 / 6.6  # characters along the x axis
     with figure(across, down, size=size) as (fig, axes):
+        fig.set_layout_engine("compressed")  # square cells leave no gaps
         panels: list[Axes] = axes if isinstance(axes, list) else [axes]
         for ax, table, title in zip(panels, tables, titles, strict=False):
-            _draw_matrix(ax, table, low, high, xticks, yticks)
+            _draw_matrix(ax, table, low, high, xticks, yticks, room)
             _dress(ax, title, xlabel, ylabel if ax in panels[::across] else "")
             if annotate:
                 _annotate(ax, table, (low, high), decimals)
         for ax in panels[len(tables) :]:
             ax.set_visible(False)
+        if len({table.shape for table in tables}) == 1:
+            for ax in set(panels) - set(panels[::across]):
+                ax.tick_params(axis="y", labelleft=False)
         _colorbar(fig, panels, low, high, scale)
     return fig
 
@@ -680,6 +686,7 @@ def _draw_matrix(
     high: float,
     xticks: Sequence[object] | None,
     yticks: Sequence[object] | None,
+    room: float,
 ) -> None:
     """One panel of a heat map with its ticks."""
     shown = np.ma.masked_invalid(table)
@@ -691,10 +698,11 @@ def _draw_matrix(
         aspect="equal" if _square(table.shape) else "auto",
     )
     ax.grid(visible=False)
-    ax.spines[:].set_visible(False)
+    ax.spines[:].set(visible=True, color="#CFCFCF")
     rows, columns = table.shape
-    _label_axis(ax.xaxis, xticks, columns, "xticks", "column")
-    _label_axis(ax.yaxis, yticks, rows, "yticks", "row")
+    most = min(8.0, room / (len(str(columns - 1)) + 1.5))
+    _label_axis(ax.xaxis, xticks, columns, most, "xticks", "column")
+    _label_axis(ax.yaxis, yticks, rows, 8.0, "yticks", "row")
     if xticks is not None and max(len(str(text)) for text in xticks) * columns > 45:
         ax.tick_params(axis="x", labelrotation=90)
     if max(rows, columns) <= 16:
@@ -705,12 +713,17 @@ def _draw_matrix(
 
 
 def _label_axis(
-    axis: Any, texts: Sequence[object] | None, count: int, name: str, thing: str
+    axis: Any,
+    texts: Sequence[object] | None,
+    count: int,
+    most: float,
+    name: str,
+    thing: str,
 ) -> None:
-    """Tick labels of one axis of a heat map."""
+    """Tick labels of one axis of a heat map: those given, or at most `most` numbers."""
     axis.set_tick_params(length=0 if count <= 16 else 3)
     if texts is None:
-        step = 2 ** max(0, math.ceil(math.log2(count / 8)))
+        step = 2 ** max(0, math.ceil(math.log2(count / most)))
         axis.set_ticks(np.arange(0, count, step))
         return
     _one_each(texts, count, name, thing)
@@ -752,14 +765,13 @@ def _number(value: float, decimals: int) -> str:
 def _colorbar(
     fig: BookFigure, axes: Sequence[Axes], low: float, high: float, scale: str
 ) -> None:
-    """One colour bar for all panels, with its ends and its middle marked."""
+    """One colour bar for all panels."""
     image = axes[0].images[0]
     bar = fig.colorbar(image, ax=list(axes), aspect=28, pad=0.025, fraction=0.05)
     bar.outline.set_visible(False)
-    middle = (low + high) / 2
-    bar.set_ticks(
-        [low, middle, high], labels=[_short(value) for value in (low, middle, high)]
-    )
+    ticks = MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]).tick_values(low, high)
+    inside = [tick for tick in ticks if low - 1e-9 <= tick <= high + 1e-9]
+    bar.set_ticks(inside, labels=[_short(tick) for tick in inside])
     bar.ax.tick_params(length=0)
     if scale:
         bar.set_label(scale)
@@ -767,7 +779,7 @@ def _colorbar(
 
 def _short(value: float) -> str:
     """A number of three digits with a true minus sign."""
-    return f"{value:.3g}".replace("-", "−")
+    return f"{value + 0.0:.3g}".replace("-", "−")
 
 
 def _end_height(ax: Axes, line: Any) -> float:

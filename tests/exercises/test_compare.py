@@ -182,6 +182,10 @@ def test_whole_numbers_in_every_rounding(cut):
     assert found(cut(want).long(), want).kind == "whole numbers"
 
 
+def test_zeros_are_no_rounding_of_small_numbers():
+    assert found([0.0, 0.0], [0.01, 0.02]).kind == "all zeros"
+
+
 def test_shifted_either_way_and_on_the_last_axes():
     later, earlier = table(7)[1:], torch.cat([table()[-1:], table()[:-1]])
     assert "after" in found(later, table()).message

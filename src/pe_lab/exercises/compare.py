@@ -203,12 +203,7 @@ def _not_finite(pairs: Sequence[Pair]) -> Finding | None:
     return None
 
 
-def _precision(pairs: Sequence[Pair]) -> Finding | None:
-    """Right within 1e-2 of the largest value, and no closer."""
-    if not all(_error(pair) <= 1e-2 * _size(pair.want) for pair in pairs):
-        return None
-    worst = max(_error(pair) for pair in pairs)
-    dtypes = {pair.got.dtype for pair in pairs} & set(LOW_PRECISION)
+def _rounded(pairs: Sequence[Pair]) -> Finding | None:
     for decimals in range(1, 7):
         if all(
             pair.agrees(pair.got.values, pair.want.round(decimals=decimals))
@@ -219,12 +214,20 @@ def _precision(pairs: Sequence[Pair]) -> Finding | None:
                 f"Right to {decimals} decimal{'s' * (decimals > 1)}: keep every digit "
                 "until the end.",
             )
+    return None
+
+
+def _precision(pairs: Sequence[Pair]) -> Finding | None:
+    """Right within 1e-2 of the largest value, and no closer."""
+    if not all(_error(pair) <= 1e-2 * _size(pair.want) for pair in pairs):
+        return None
+    worst = max(_error(pair) for pair in pairs)
+    dtypes = sorted({pair.got.dtype for pair in pairs} & set(LOW_PRECISION))
     if dtypes:
-        dtype = dtypes.pop()
         return Finding(
             "too low precision",
-            f"Nearly right: the largest error is {worst:.1e}. {dtype} keeps about "
-            f"{LOW_PRECISION[dtype]} digits: compute in torch.float64.",
+            f"Nearly right: the largest error is {worst:.1e}. {dtypes[0]} keeps about "
+            f"{LOW_PRECISION[dtypes[0]]} digits: compute in torch.float64.",
         )
     return Finding(
         "nearly right",
@@ -502,9 +505,10 @@ CHECKS: tuple[Check, ...] = (
     _wrong_shape,
     _boolean,
     _not_finite,
-    _precision,
     _whole,
     _zeros,
+    _rounded,
+    _precision,
     _factor,
     _shifted,
     _reversed,
