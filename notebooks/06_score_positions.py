@@ -74,11 +74,11 @@ print(of_pairs.round(decimals=3))
 print(((m - n) * omega).cos().round(decimals=3))
 
 # %% [markdown]
+# Write $\Delta = m - n$ for the difference.
 # Add the pairs up and call the sum the *kernel* of the encoding:
 #
 # $$
-# K(\Delta) = \sum_{i=0}^{d/2-1} \cos(\Delta\,\omega_i),
-# \qquad \Delta = m - n .
+# K(\Delta) = \sum_{i=0}^{d/2-1} \cos(\Delta\,\omega_i)
 # $$ (eq-kernel)
 #
 # It is a function of one number.
@@ -214,7 +214,8 @@ torch.allclose(theirs, (scores / 8**0.5).softmax(-1))
 # $\big|\sum_{\Delta=1}^{N} \cos\Delta\omega\big| \le 1/|\sin(\omega/2)|$ for all $N$, so the average of
 # $\cos\Delta\omega$ tends to 0. Every $\omega_i$ lies in $(0, 1]$. So $L = 0$.
 #
-# Next, $K^2 = \tfrac12\sum_{i,j}\big[\cos\Delta(\omega_i-\omega_j) + \cos\Delta(\omega_i+\omega_j)\big]$.
+# Next, $K^2$ is half the sum over all $i$, $j$ of $\cos\Delta(\omega_i-\omega_j)$ and
+# $\cos\Delta(\omega_i+\omega_j)$.
 # The sums $\omega_i + \omega_j$ lie in $(0, 2]$ and average to 0. So do the differences, in $(-1, 1)$, unless
 # $i = j$, when the cosine is 1. That happens $d/2$ times. So $L^2 = d/4 > 0$, a contradiction.
 # ```
@@ -282,8 +283,10 @@ for base in (10.0, 100.0, 1e3, 1e4, 1e5, 1e6):
 # Write $\omega = b^{-t}$ with $t$ from 0 to 1:
 #
 # $$
-# \frac{K(\Delta)}{K(0)} \;\longrightarrow\; \int_0^1 \cos(\Delta\, b^{-t})\,dt
-# = \frac{1}{\ln b}\int_{\Delta/b}^{\Delta} \frac{\cos x}{x}\,dx .
+# \begin{aligned}
+# \frac{K(\Delta)}{K(0)} \longrightarrow{} & \int_0^1 \cos(\Delta\, b^{-t})\,dt \\
+# ={} & \frac{1}{\ln b}\int_{\Delta/b}^{\Delta} \frac{\cos x}{x}\,dx
+# \end{aligned}
 # $$ (eq-limit)
 
 # %% [markdown]
@@ -358,7 +361,10 @@ print("steps up:", int((curve[:513].diff() > 0).sum()), "of 512")
 # So the distance of two of them is the kernel turned upside down:
 #
 # $$
-# \lVert \mathrm{PE}(m) - \mathrm{PE}(n) \rVert^2 = \tfrac d2 + \tfrac d2 - 2K(m-n) = d - 2K(\Delta) .
+# \begin{aligned}
+# \lVert \mathrm{PE}(m) - \mathrm{PE}(n) \rVert^2 &= \tfrac d2 + \tfrac d2 - 2K(m-n) \\
+# &= d - 2K(\Delta)
+# \end{aligned}
 # $$ (eq-distance)
 #
 # Each rise of the kernel is a place where a farther position is nearer in space.
@@ -429,7 +435,10 @@ for d in (8, 64, 512):
 # It multiplies $W_Q\,\mathrm{PE}(m)$ and $W_K\,\mathrm{PE}(n)$, so the position part of a score is
 #
 # $$
-# s(m, n) = \mathrm{PE}(m)^\top A\,\mathrm{PE}(n), \qquad A = W_Q^\top W_K .
+# \begin{aligned}
+# s(m, n) &= \mathrm{PE}(m)^\top A\,\mathrm{PE}(n), \\
+# A &= W_Q^\top W_K .
+# \end{aligned}
 # $$ (eq-projected)
 #
 # One often reads that this still depends on $|m-n|$ alone, whatever was learned.
@@ -554,8 +563,8 @@ print(f"{sum(found) / len(found):.2f}")
 # ```
 #
 # ```{prf:proof}
-# *If.* $\mathrm{PE}(m+t)^\top A\,\mathrm{PE}(n+t) = \mathrm{PE}(m)^\top M_t^\top A M_t\,\mathrm{PE}(n)$,
-# and $M_t^\top A M_t = M_t^\top M_t A = A$, as $M_t$ is orthogonal.
+# *If.* As $\mathrm{PE}(p+t) = M_t\,\mathrm{PE}(p)$, moving both positions by $t$ replaces $A$ by $M_t^\top A M_t$.
+# That is $M_t^\top M_t A = A$, as $M_t$ is orthogonal.
 #
 # *Only if.* Now $\mathrm{PE}(m)^\top (M_t^\top A M_t - A)\,\mathrm{PE}(n) = 0$ for all $m$, $n$. The encodings of
 # positions $0, \dots, d-1$ span $\mathbb{R}^d$: in the basis $e^{\pm i p \omega_i}$ they form a Vandermonde matrix
@@ -565,7 +574,8 @@ print(f"{sum(found) / len(found):.2f}")
 # *Blocks.* Take $t = 1$. Block $(i, j)$ of $A$ satisfies $R_i B = B R_j$ with rotations $R_i$, $R_j$ by $\omega_i$,
 # $\omega_j$. For $i \ne j$ these have no eigenvalue in common, so $B = 0$. For $i = j$, what commutes with a rotation
 # that is not $\pm I$ is $\alpha I + \beta J$, a scaled rotation. The score follows by multiplying
-# out one block: $\sin m\omega\cos n\omega - \cos m\omega\sin n\omega = \sin\Delta\omega$ stands beside $\beta$.
+# out one block. Beside $\beta$ stands $\sin m\omega\cos n\omega - \cos m\omega\sin n\omega$, which is
+# $\sin\Delta\omega$.
 # ```
 
 # %% [markdown]
@@ -655,11 +665,14 @@ print((2 * pe_lab.position_kernel(offsets, 8)).round(decimals=3))
 # The dot product of two complex numbers is the real part of one times the conjugate of the other:
 #
 # $$
-# s(m, n) = \sum_i \operatorname{Re}\big(q_i \bar k_i\, e^{\mathrm{i}\Delta\omega_i}\big)
-# = \sum_i |q_i||k_i| \cos(\Delta\omega_i + \arg q_i - \arg k_i) .
+# \begin{aligned}
+# s(m, n) &= \sum_i \operatorname{Re}\big(q_i \bar k_i\, e^{\mathrm{i}\Delta\omega_i}\big) \\
+# &= \sum_i |q_i||k_i| \cos(\Delta\omega_i + \varphi_i)
+# \end{aligned}
 # $$ (eq-rope)
 
 # %% [markdown]
+# Here $\varphi_i = \arg q_i - \arg k_i$ is the angle from key to query.
 # For all ones, $q_i = k_i = 1 + \mathrm{i}$, so $|q_i||k_i| = 2$ and the phases cancel: $s = 2K(\Delta)$,
 # or $2K(\Delta)/\sqrt{d_k}$ after the division.
 # In general each pair brings its own size and phase.
