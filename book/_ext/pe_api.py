@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from importlib import import_module
 from inspect import isclass, isfunction, ismodule
+from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
 
@@ -69,6 +70,16 @@ def entries(module: ModuleType) -> Iterator[str]:
             yield from (f".. autofunction:: {here}", "")
 
 
+def modules(pattern: str) -> Iterator[ModuleType]:
+    """The module of this name in ``pe_lab``, or all in a package for ``package.*``."""
+    short = pattern.removesuffix(".*")
+    module = import_module(f"pe_lab.{short}")
+    yield module
+    if short != pattern:
+        for info in iter_modules(module.__path__, f"{module.__name__}."):
+            yield import_module(info.name)
+
+
 class Public(SphinxDirective):
     """``.. public:: module …``, names relative to ``pe_lab``."""
 
@@ -78,8 +89,9 @@ class Public(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Parse the autodoc directives of all modules given."""
         lines: list[str] = []
-        for short in self.arguments[0].split():
-            lines += entries(import_module(f"pe_lab.{short}"))
+        for pattern in self.arguments[0].split():
+            for module in modules(pattern):
+                lines += entries(module)
         return self.parse_text_to_nodes("\n".join(lines))
 
 

@@ -13,9 +13,11 @@ from importlib.metadata import distribution
 from importlib.resources import files
 from pathlib import Path
 
+from docutils import nodes
 from fontTools.subset import Options, Subsetter
 from fontTools.ttLib import TTFont
 from fontTools.varLib.instancer import instantiateVariableFont
+from PIL import Image
 from sphinx.application import Sphinx
 from sphinx.environment import BuildEnvironment
 
@@ -48,6 +50,9 @@ UNICODES = (
 # Weights from regular to bold, drawn for text sizes.
 AXES = {"wght": (400, 700), "opsz": 14}
 
+# How wide an inch of a figure is drawn, so that its letters are as large as the text's.
+PIXELS_PER_INCH = 104
+
 # What is changed in each built page: (pattern, replacement).
 PAGE = (
     # the theme's 1.5 MB icon script: its icons also come as a CSS font
@@ -57,7 +62,15 @@ PAGE = (
         "",
     ),
     # ids that theorem and solution boxes all share, though an id must be unique
-    (r'(<(?:section|div)[^>]*?) id="(?:proof|\w+-content)"', r"\1"),
+    (
+        r'(<(?:section|div)[^>]*?) id="(?:proof|(?:proof|exercise|solution)-content)"',
+        r"\1",
+    ),
+    # a button without a name, for the pages below a page in the list of pages
+    (
+        '<summary><span class="toctree-toggle"',
+        '<summary aria-label="Pages below"><span class="toctree-toggle"',
+    ),
     (r"(<p>)Proof\.", r'\1<span class="proof-name">Proof.</span>'),
 )
 
@@ -73,6 +86,11 @@ def copy_mathjax(static: Path) -> None:
             shutil.copytree(source / part, target, dirs_exist_ok=True)
         else:
             shutil.copy(source / part, target)
+
+
+def font_file(package: str, name: str) -> Path:
+    """Where a font package keeps a font."""
+    return Path(str(files(package))) / "files" / name
 
 
 def subset_font(source: Path, target: Path) -> None:
@@ -93,10 +111,11 @@ def write_fonts(static: Path) -> None:
     folder = static / "fonts"
     folder.mkdir(parents=True, exist_ok=True)
     for package, name, target in FONTS:
-        root = Path(str(files(package)))
+        source = font_file(package, name)
         if not (folder / target).exists():
-            subset_font(root / "files" / name, folder / target)
-        shutil.copy(root / "LICENSE", folder / f"{package}-LICENSE.txt")
+            subset_font(source, folder / target)
+        licence = source.parents[1] / "LICENSE"
+        shutil.copy(licence, folder / f"{package}-LICENSE.txt")
 
 
 def tidy_pages(output: Path) -> None:
@@ -108,6 +127,18 @@ def tidy_pages(output: Path) -> None:
         page.write_text(text, encoding="utf-8")
     for script in (output / "_static/scripts").glob("fontawesome.js*"):
         script.unlink()
+
+
+def size_figures(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Give each picture that knows its resolution its width on the page."""
+    for node in doctree.findall(nodes.image):
+        path = Path(app.srcdir, str(node["uri"]))
+        if "width" in node or path.suffix != ".png" or not path.exists():
+            continue
+        with Image.open(path) as picture:
+            if "dpi" in picture.info and "hero" not in node["classes"]:
+                inches = picture.width / picture.info["dpi"][0]
+                node["width"] = f"{inches * PIXELS_PER_INCH:.0f}px"
 
 
 def refresh(app: Sphinx, env: BuildEnvironment, *changes: set[str]) -> list[str]:
@@ -127,6 +158,7 @@ def finish(app: Sphinx, error: Exception | None) -> None:
 
 def setup(app: Sphinx) -> dict[str, object]:
     """Register with Sphinx."""
+    app.connect("doctree-resolved", size_figures)
     app.connect("env-get-outdated", refresh)
     app.connect("build-finished", finish)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,0 +1,65 @@
+"""Explorables on the site: they move when they are moved, with no kernel anywhere."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+from tests.site.built import SITE, chapters
+
+READY = "[data-pe-ready]"
+CHAPTERS = chapters() or ["no site"]
+
+# All that a reader can see of an explorable: its text, its drawing, its pixels.
+LOOK = """figure => figure.innerText + [...figure.querySelectorAll("svg")]
+    .map(svg => svg.innerHTML).join() + [...figure.querySelectorAll("canvas")]
+    .map(canvas => canvas.toDataURL()).join()"""
+
+
+def move(explorable: Locator) -> None:
+    """Take the first slider to its other end, or press the first button."""
+    sliders = explorable.locator("input[type=range]:not([disabled])")
+    if sliders.count():
+        slider = sliders.first
+        slider.focus()
+        at_end = slider.evaluate("slider => slider.value === slider.max")
+        slider.press("Home" if at_end else "End")
+    else:
+        explorable.locator("button:not([disabled])").first.click()
+
+
+def assert_moves(page: Page, explorable: Locator) -> None:
+    """Moving an explorable changes what it shows, within three seconds."""
+    explorable.scroll_into_view_if_needed()
+    before = explorable.evaluate(LOOK)
+    move(explorable)
+    page.wait_for_function(
+        f"([figure, before]) => ({LOOK})(figure) !== before",
+        arg=[explorable.element_handle(), before],
+        timeout=3000,
+    )
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_each_explorable_moves(site, page, chapter):
+    page.goto(f"{site}/{chapter}")
+    page.wait_for_selector(READY)
+    explorables = page.locator(READY)
+    for number in range(explorables.count()):
+        assert_moves(page, explorables.nth(number))
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_can_be_read_from_a_folder(site, page, chapter):
+    """No server at all: formulas and explorables work from file://."""
+    page.goto((SITE / chapter).as_uri())
+    page.wait_for_selector("mjx-container")
+    page.wait_for_selector(READY)
+    assert_moves(page, page.locator(READY).first)
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_has_an_explorable_for_each_saved_widget(site, chapter):
+    """Other widgets would need a kernel, so the host shows none of them."""
+    text = (SITE / chapter).read_text(encoding="utf-8")
+    assert text.count("application/vnd.jupyter.widget-view+json") >= 1
