@@ -1,13 +1,18 @@
 """An experiment stores each run when it is done, and goes on where it was stopped."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 
 import pytest
 import torch
 
 from pe_lab.lab import read_result, run, runner
 from pe_lab.lab.experiments import EXPERIMENTS, Experiment
-from pe_lab.lab.results import Curve
+from pe_lab.lab.results import Curve, read_run
 
 
 class Toy:
@@ -145,3 +150,36 @@ def test_runs_carry_where_they_come_from(toy, tmp_path):
     assert provenance["threads"] == 1  # while it ran, whatever it is now
     assert provenance["wall_seconds"] >= 0 and provenance["cpu_seconds"] >= 0
     assert runner.experiment("toy").question == "?"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sends SIGINT to a process group")
+def test_ctrl_c_stops_every_process_and_keeps_whole_files_only(tmp_path):
+    command = [sys.executable, "-m", "pe_lab.cli", "run", "stall", "--quick"]
+    process = subprocess.Popen(
+        [*command, "--jobs", "2", "--out", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 300  # starting takes seconds, minutes on a busy box
+    while not list(tmp_path.glob("*/*.json")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on there" in told and "Traceback" not in told
+    stored = list((tmp_path / "stall-quick").iterdir())
+    assert 1 <= len(stored) < 8  # eight would be all
+    assert all(read_run(file).curves["train_loss"].steps[-1] == 100 for file in stored)
+    assert _group_is_gone(process.pid)
+
+
+def _group_is_gone(group):
+    """Whether nobody of a process group is left, after some seconds to leave."""
+    for _ in range(300):
+        try:
+            os.killpg(group, 0)
+        except ProcessLookupError:
+            return True
+        time.sleep(0.1)
+    return False

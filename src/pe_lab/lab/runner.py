@@ -5,12 +5,13 @@ A run that is stored is never made again: what was stopped goes on where it was.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
@@ -134,18 +135,24 @@ def _perform(todo: list[Job], jobs: int, progress: bool) -> list[Run]:
 
 def _in_processes(todo: dict[int, Job], jobs: int, advance: Advance) -> dict[int, Run]:
     """Make runs in several processes; the bar moves when one is done."""
-    done = {}
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+    done, others = {}, set(active_children())
+    with ProcessPoolExecutor(jobs, get_context("spawn"), _ignore_ctrl_c) as pool:
         futures = {pool.submit(_make, job): i for i, job in todo.items()}
         try:
             for future in as_completed(futures):
                 i = futures[future]
                 done[i] = future.result()
                 advance(todo[i][3]["recipe"]["steps"], todo[i][1])
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
+        except BaseException:  # Ctrl-C too: end at once, what is done is stored
+            for process in set(active_children()) - others:
+                process.terminate()
             raise
     return done
+
+
+def _ignore_ctrl_c() -> None:
+    """Leave Ctrl-C, which every process of a terminal gets, to the first of them."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _stored(job: Job) -> Run | None:
