@@ -64,7 +64,7 @@ def test_the_guide_shows_every_file():
 
 
 def test_the_encoding_passes_its_test(copy: Path):
-    assert "3 passed" in run(copy, "-m", "pytest", "tests/encodings")
+    assert "4 passed" in run(copy, "-m", "pytest", "tests/encodings")
 
 
 @pytest.mark.skipif(not shutil.which("node"), reason="node is not installed")
