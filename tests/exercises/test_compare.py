@@ -28,6 +28,13 @@ def found(got: object, want: object, call: str = "", **sizes: int) -> Finding:
     return diagnose([Pair(number(got), values, TOLERANCE, call, sizes)])
 
 
+def pair(got: object, want: object) -> Pair:
+    """One answer beside what is wanted."""
+    right = number(want)
+    boolean = right.dtype == "bool"
+    return Pair(number(got), right.values, TOLERANCE, boolean=boolean)
+
+
 def halves(rows: int = 6, width: int = 8) -> Tensor:
     """The same table with all sines first."""
     return torch.cat([table(rows, width)[:, ::2], table(rows, width)[:, 1::2]], -1)
@@ -83,13 +90,12 @@ def test_every_check_is_the_first_to_speak_for_some_mistake():
     samples += [
         [(cube.permute(1, 0, 2), cube)],
         [(3.0, [3.0, 3.0])],
+        [([False, True], [True, False])],
         [(2.0, 2.0), (2.0, 5.0), (2.0, 7.5)],
     ]
     first = set()
     for sample in samples:
-        pairs = [
-            Pair(number(got), number(want).values, TOLERANCE) for got, want in sample
-        ]
+        pairs = [pair(got, want) for got, want in sample]
         first.add(next((check for check in CHECKS if check(pairs)), None))
     assert first - {None} == set(CHECKS)
 

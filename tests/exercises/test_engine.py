@@ -77,7 +77,8 @@ REFUSE = Exercise(
 TEXT = Exercise(
     "99-text", "Text", 1, "key", mistakes=(Mistake("query", "query", "No."),)
 )
-ALL = [ROTATE, VALUE, PARTS, EVEN, SQUARE, REFUSE, TEXT]
+MASK = Exercise("99-mask", "Mask", 1, torch.ones(3, 3).tril().bool())
+ALL = [MASK, ROTATE, VALUE, PARTS, EVEN, SQUARE, REFUSE, TEXT]
 
 
 def _refuse(n: int) -> None:
@@ -174,6 +175,10 @@ def test_a_stub_is_not_answered(exercise, stub):
         (SQUARE, "swap", "wrong type"),
         (REFUSE, lambda n: torch.zeros(n), "not refused"),
         (REFUSE, lambda n: _refuse(n), "raised"),
+        (MASK, ~MASK.reference, "the opposite"),
+        (MASK, MASK.reference.T, "transposed"),
+        (MASK, MASK.reference & ~torch.eye(3).bool(), "shifted by one"),
+        (MASK, torch.zeros(3, 3).masked_fill(MASK.reference, -torch.inf), "wrong type"),
         (TEXT, "Query ", "query"),
         (TEXT, "value", "another answer"),
         (TEXT, 3, "wrong type"),
@@ -263,6 +268,40 @@ def test_states_are_put_back():
     assert (torch.rand(1).item(), random.random(), np.random.rand()) == expected
     assert torch.get_default_dtype() == torch.float32
     assert torch.is_grad_enabled()
+
+
+def test_the_reader_s_defaults_do_not_change_a_verdict():
+    def plain(offset, omega):
+        c, s = np.cos(offset * omega), np.sin(offset * omega)
+        return torch.tensor([[c, s], [-s, c]])
+
+    expected = [repr(judge(ROTATE, answer)) for answer in (plain, backwards)]
+    try:
+        torch.set_default_dtype(torch.float16)
+        torch.set_default_device("meta")
+        for cached in ("wanted", "foreseen"):
+            ROTATE.__dict__.pop(cached, None)
+        found = [repr(judge(ROTATE, answer)) for answer in (plain, backwards)]
+        assert torch.zeros(1).is_meta
+        assert torch.get_default_dtype() == torch.float16
+    finally:
+        torch.set_default_dtype(torch.float32)
+        torch.set_default_device(None)
+    assert found == expected
+
+
+def test_a_mistake_never_overrules_what_is_accepted():
+    greedy = Exercise(
+        "99-x",
+        "X",
+        1,
+        1.0,
+        accepts=lambda x: x > 0,
+        need="A positive number.",
+        mistakes=(Mistake("any", -1.0, "No.", test=lambda x: True),),
+    )
+    assert judge(greedy, 2.0)
+    assert judge(greedy, -2.0).kind == "any"
 
 
 def test_a_random_answer_is_judged_the_same_each_time():
@@ -405,11 +444,10 @@ def test_an_interrupt_is_not_swallowed():
         judge(ROTATE, interrupted)
 
 
-def test_an_author_s_broken_reference_is_not_the_reader_s_mistake():
+def test_a_broken_reference_is_the_author_s_mistake_not_the_reader_s():
     broken = Exercise("99-x", "X", 1, lambda x: 1 / 0, probes=((1,),))
-    # A reference may raise on purpose; then the same exception is the right answer.
-    assert judge(broken, lambda x: 1 / 0)
-    assert judge(broken, lambda x: x).kind == "not refused"
+    with pytest.raises(RuntimeError, match="99-x: the reference.*ZeroDivisionError"):
+        judge(broken, lambda x: 1 / 0)
 
 
 # ── exercises are checked as they are written ────────────────────────────────────
@@ -424,6 +462,8 @@ def test_an_author_s_broken_reference_is_not_the_reader_s_mistake():
         ({"reference": 1.0, "probes": ((1,),)}, "takes none"),
         ({"accepts": lambda x: True}, "need"),
         ({"mistakes": (Mistake("k", 1, "m", test=lambda x: True),)}, "accepts"),
+        ({"mistakes": (Mistake("right", 2, "m"),)}, "one name"),
+        ({"mistakes": (Mistake("k", 2, "m"), Mistake("k", 3, "m"))}, "one name"),
         (
             {
                 "reference": rotate,

@@ -36,6 +36,7 @@ class Pair:
     tolerance: float
     call: str = ""
     sizes: dict[str, int] = field(default_factory=dict)
+    boolean: bool = False  # what is wanted is True and False
 
     def agrees(self, values: Tensor, want: Tensor | None = None) -> bool:
         """True when `values` are within tolerance of what is wanted."""
@@ -184,9 +185,27 @@ def _wrong_shape(pairs: Sequence[Pair]) -> Finding | None:
 
 
 def _boolean(pairs: Sequence[Pair]) -> Finding | None:
-    if all(pair.got.dtype == "bool" for pair in pairs):
-        return Finding("wrong type", "You give True or False where a number is needed.")
+    """True and False where they are not wanted, or something else where they are."""
+    if not any(pair.boolean for pair in pairs):
+        given = all(pair.got.dtype == "bool" for pair in pairs)
+        sentence = "You give True or False where a number is needed."
+        return Finding("wrong type", sentence) if given else None
+    for pair in pairs:
+        strange = pair.got.values[(pair.got.values != 0) & (pair.got.values != 1)]
+        if len(strange):
+            return Finding(
+                "wrong type",
+                f"You give {strange[0]:.4g} where True or False is needed.",
+            )
     return None
+
+
+def _opposite(pairs: Sequence[Pair]) -> Finding | None:
+    if not all(pair.boolean and pair.agrees(1 - pair.got.values) for pair in pairs):
+        return None
+    return Finding(
+        "the opposite", "You give False for every True, True for every False."
+    )
 
 
 def _not_finite(pairs: Sequence[Pair]) -> Finding | None:
@@ -477,6 +496,11 @@ def _somewhere(pairs: Sequence[Pair]) -> Finding:
     return Finding("wrong value", _first(pair))
 
 
+def _shown(value: float, boolean: bool) -> str:
+    """A number of four digits, or True or False."""
+    return str(bool(value)) if boolean else f"{value:.4g}"
+
+
 def _first(pair: Pair) -> str:
     """How many entries are wrong, and the first of them.
 
@@ -487,8 +511,9 @@ def _first(pair: Pair) -> str:
     )
     bad = (~near).nonzero()
     index = tuple(bad[0].tolist())
-    got = f"{pair.got.values[index].item():.4g}"
-    want = f" where {pair.want[index].item():.4g} is right" if pair.call else ""
+    got = _shown(pair.got.values[index].item(), pair.boolean)
+    want = f" where {_shown(pair.want[index].item(), pair.boolean)} is right"
+    want = want if pair.call else ""
     if not index:
         return f"{_at(pair)}{got}{want or ' is not it'}."
     many = f"{len(bad)} of {near.numel()} entries are wrong, the first"
@@ -504,6 +529,7 @@ CHECKS: tuple[Check, ...] = (
     _not_broadcast,
     _wrong_shape,
     _boolean,
+    _opposite,
     _not_finite,
     _whole,
     _zeros,

@@ -126,20 +126,31 @@ class Exercise:
     praise: str = ""
 
     def __post_init__(self) -> None:
-        if self.stars not in (1, 2, 3):
-            raise ValueError(f"{self.id}: stars is {self.stars!r}; give 1, 2 or 3.")
-        if self.accepts is None and callable(self.reference) != bool(self.probes):
-            raise ValueError(
-                f"{self.id}: a function needs probes, and a value takes none; the "
-                f"reference is {a(self.reference)} with {len(self.probes)} probes."
-            )
-        if self.accepts is not None and not self.need:
-            raise ValueError(f"{self.id}: say in `need` what `accepts` accepts.")
+        for wrong, sentence in self._slips():
+            if wrong:
+                raise ValueError(f"{self.id}: {sentence}")
+
+    def _slips(self) -> Iterator[tuple[bool, str]]:
+        """What an author may get wrong, each with the mend."""
+        function, given = callable(self.reference), len(self.probes)
         tests = [mistake.test is not None for mistake in self.mistakes]
-        if self.accepts is None and any(tests):
-            raise ValueError(f"{self.id}: a mistake's `test` needs `accepts`.")
-        if callable(self.reference) and not self.probes and not all(tests):
-            raise ValueError(f"{self.id}: without probes, a mistake needs a `test`.")
+        kinds = [RIGHT, BLANK, *(mistake.kind for mistake in self.mistakes)]
+        yield self.stars not in (1, 2, 3), f"stars is {self.stars!r}; give 1, 2 or 3."
+        yield (
+            self.accepts is None and function != bool(given),
+            "a function needs probes, and a value takes none; the reference is "
+            f"{a(self.reference)} with {given} probes.",
+        )
+        yield (
+            self.accepts is not None and not self.need,
+            "say in `need` what `accepts` accepts.",
+        )
+        yield self.accepts is None and any(tests), "a mistake's `test` needs `accepts`."
+        yield (
+            function and not given and not all(tests),
+            "without probes, a mistake needs a `test`.",
+        )
+        yield len(set(kinds)) < len(kinds), f"two verdicts of one name: {kinds}."
 
     @property
     def asks_function(self) -> bool:
@@ -149,7 +160,11 @@ class Exercise:
     @cached_property
     def wanted(self) -> list[Outcome]:
         """What the reference gives, one outcome per probe."""
-        return self.outcomes(self.reference)
+        outcomes = self.outcomes(self.reference)
+        if outcomes and not any(isinstance(outcome, dict) for outcome in outcomes):
+            # An exception may be the right answer to some probes, not to all.
+            raise RuntimeError(f"{self.id}: the reference itself gives {outcomes[0]}.")
+        return outcomes
 
     @cached_property
     def foreseen(self) -> list[tuple[Mistake, list[Outcome]]]:
@@ -180,6 +195,9 @@ class Raised:
     """The exception that a call ended in."""
 
     error: Exception
+
+    def __str__(self) -> str:
+        return f"nothing: it {_what(self.error)}"
 
 
 class Blank:
@@ -243,26 +261,25 @@ def _wrong_type(exercise: Exercise, answer: Any) -> Finding | None:
 def _find_by_property(exercise: Exercise, answer: Any) -> Finding:
     """Judge a question with many right answers."""
     assert exercise.accepts is not None
-    given = _given(answer, _only_leaf(exercise))
+    given, trouble = _given(answer, _only_leaf(exercise)), None
     if isinstance(given, Unreadable):
         return Finding(given.kind, given.message)
-    for mistake in exercise.mistakes:
-        if mistake.test is not None and _holds(mistake.test, given):
-            return Finding(mistake.kind, mistake.message)
     try:
-        accepted = bool(exercise.accepts(given))
+        if exercise.accepts(given):
+            return Finding(RIGHT, exercise.praise)
     except _Unanswered:
         return Finding(BLANK, "")
     except Unreadable as error:
         return Finding(error.kind, error.message)
     except Exception as error:
-        return _misfit(exercise, given, error)
-    if accepted:
-        return Finding(RIGHT, exercise.praise)
+        trouble = _misfit(exercise, given, error)
+    for mistake in exercise.mistakes:
+        if mistake.test is not None and _holds(mistake.test, given):
+            return Finding(mistake.kind, mistake.message)
     for mistake, outcomes in exercise.foreseen:
         if _agree(exercise.outcomes(answer), outcomes, exercise.tolerance):
             return Finding(mistake.kind, mistake.message)
-    return Finding("not what is asked", exercise.need)
+    return trouble or Finding("not what is asked", exercise.need)
 
 
 def _only_leaf(exercise: Exercise) -> Leaves | None:
@@ -334,11 +351,12 @@ def _read(raw: object, like: Leaves | None) -> Outcome:
 
 def _call(function: Any, arguments: Sequence[Any], like: Leaves | None) -> Outcome:
     """Call a function on copies, from a fixed random state, and read what it gives."""
-    torch.manual_seed(0)
+    torch.default_generator.manual_seed(0)  # the CPU's; torch.manual_seed sets CUDA's
     random.seed(0)
     np.random.seed(0)
+    copies = copy.deepcopy(tuple(arguments))
     try:
-        raw = function(*copy.deepcopy(tuple(arguments)))
+        raw = function(*copies)
     except NotImplementedError:
         return Blank()
     except Exception as error:
@@ -402,11 +420,19 @@ def _takes(function: Any, arguments: Sequence[Any]) -> bool:
 
 def _wrong_arguments(exercise: Exercise, answer: Any, count: int) -> Finding:
     """Name the arguments that are needed."""
-    needed = ", ".join(inspect.signature(exercise.reference).parameters)
+    needed = ", ".join(_parameters(exercise.reference))
     return Finding(
         "wrong arguments",
         f"It has to take {count} argument{'s' * (count != 1)}: ({needed}).",
     )
+
+
+def _parameters(function: Any) -> list[str]:
+    """The names of a function's parameters, none where it does not tell."""
+    try:
+        return list(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return []
 
 
 def _numeric(exercise: Exercise, got: Sequence[Outcome]) -> Finding:
@@ -461,18 +487,17 @@ def _leafwise(
             return Finding("another answer", "That is not it.")
         call = call_text(exercise.reference, probe) if exercise.asks_function else ""
         sizes = _sizes(exercise.reference, probe, want.values)
-        pairs.append(Pair(got, want.values, exercise.tolerance, call, sizes))
+        boolean = want.dtype == "bool"
+        pairs.append(Pair(got, want.values, exercise.tolerance, call, sizes, boolean))
     return diagnose(pairs)
 
 
 def _sizes(reference: Any, probe: Sequence[Any], want: Tensor) -> dict[str, int]:
     """Numbers by which a formula may be off: integer arguments and axes, by name."""
     sizes = {}
-    if callable(reference):
-        names = list(inspect.signature(reference).parameters)
-        for name, value in zip(names, probe, strict=False):
-            if isinstance(value, int) and not isinstance(value, bool) and value > 1:
-                sizes[name] = value
+    for name, value in zip(_parameters(reference), probe, strict=False):
+        if isinstance(value, int) and not isinstance(value, bool) and value > 1:
+            sizes[name] = value
     for axis in (-1, 0)[: want.ndim]:
         sizes["the last axis" if axis else "the first axis"] = want.shape[axis]
     return sizes
@@ -506,12 +531,15 @@ def _what(error: Exception) -> str:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Put back random states and torch's defaults on the way out."""
+    """Work under torch's own defaults; put back the reader's, and random states."""
     states = random.getstate(), np.random.get_state(), torch.get_rng_state()
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
     threads = torch.get_num_threads()
+    torch.set_default_dtype(torch.float32)
+    torch.set_grad_enabled(True)
     try:
-        yield
+        with torch.device("cpu"):
+            yield
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
