@@ -159,7 +159,7 @@ def test_ctrl_c_stops_every_process_and_keeps_whole_files_only(tmp_path):
         [*command, "--jobs", "2", "--out", str(tmp_path)],
         stderr=subprocess.PIPE,
         text=True,
-        start_new_session=True,
+        process_group=0,
     )
     deadline = time.monotonic() + 300  # starting takes seconds, minutes on a busy box
     while not list(tmp_path.glob("*/*.json")) and time.monotonic() < deadline:
