@@ -30,6 +30,7 @@ from pe_lab.lab.training import (
 from .base import Experiment, Measured, transformer
 
 D_MODEL, D_FF, LAYERS = 64, 256, 2
+SIZES = {"d_model": D_MODEL, "num_heads": 4, "num_layers": LAYERS, "norm": "pre"}
 VOCABULARIES = {"characters": 0, "words": 2048}  # 0: as many as the text has
 PLACE_DIM = {"none": 0, "add": 0, "multiply": 0, "concat-8": 8, "concat-32": 32}
 VARIANTS = tuple(f"{symbols}/{way}" for symbols in VOCABULARIES for way in PLACE_DIM)
@@ -99,13 +100,7 @@ def config(variant: str, quick: bool, text: str) -> dict[str, Any]:
         "way": way,
         "vocabulary_size": vocabulary_size,
         "token_dim": D_MODEL - PLACE_DIM[way],
-        "sizes": {
-            "d_model": D_MODEL,
-            "num_heads": 4,
-            "num_layers": LAYERS,
-            "norm": "pre",
-            "d_ff": balanced_d_ff(vocabulary_size, PLACE_DIM[way]),
-        },
+        "sizes": SIZES | {"d_ff": balanced_d_ff(vocabulary_size, PLACE_DIM[way])},
         "recipe": asdict(recipe),
         "scored": 256 if quick else 1024,
         "text": source.name,
