@@ -136,7 +136,7 @@ for symbols in ("characters", "words"):
         mean, spread = lab.mean_spread(losses)
         print(f"{symbols:11}{way:10}{mean:7.3f} ± {spread:.3f}")
 
-# %% mystnb={"figure": {"name": "fig-add-ways", "caption": "Gain in held-out loss over the model without position, mean and standard deviation over three seeds, at equal numbers of parameters. The two panels have scales of their own."}, "image": {"alt": "Two panels of four bars. With characters, concatenation with half of the channels for the place gains most, then the smaller one, then adding, and multiplying least. With words adding gains most."}}
+# %% mystnb={"figure": {"name": "fig-add-ways", "caption": "Gain in held-out loss over the model without position, mean and standard deviation over three seeds, at equal numbers of parameters. The two panels have scales of their own."}, "image": {"alt": "Two panels of four bars. With characters, concatenation with half of the channels for the place gains most, then the smaller one, then adding, and multiplying least. With words, adding and both concatenations gain about the same, and multiplying loses."}}
 with plots.figure(2, size=(6.8, 2.9), sharey=True) as (fig, axes):
     for ax, symbols in zip(axes, ("characters", "words"), strict=True):
         none = joined.final(f"{symbols}/none", "held_out_loss")
@@ -150,9 +150,11 @@ with plots.figure(2, size=(6.8, 2.9), sharey=True) as (fig, axes):
 fig
 
 # %% [markdown]
-# With few symbols, concatenation wins, and by more than the spread: a character needs few channels, and the place gets its own.
-# With many words the room is needed for words, and what a concatenated place takes away costs more than it brings.
-# "Concatenation is worse" and "addition loses information" are both too simple, and {numref}`fig-add-ways` shows where each is true.
+# With few symbols, half of the channels for the place wins, and by more than the spread:
+# a character needs few channels, and the place gets its own.
+# With many words, adding and concatenating are equal within the spread, and the product does worse than no position.
+# "Concatenation is worse" and "addition loses information" are both too simple:
+# {numref}`fig-add-ways` shows that the answer depends on how many symbols share the channels.
 
 # %% [markdown]
 # ## Four terms in a score
@@ -805,7 +807,7 @@ pe_lab.check("07-pad", embed)
 #
 # - What counts is the ratio of word to place when training starts. $\sqrt d$ belongs to $N(0, 1/d)$, and not to PyTorch's $N(0, 1)$.
 # - Too small words make a model late; too large ones drown the places, and that is worse.
-# - Adding is concatenating with tied weights. With few symbols concatenation learns better, with many adding does.
+# - Adding is concatenating with tied weights. With few symbols concatenation learns better; with many words we saw no difference.
 # - Dropout once, on the sum; a mask for pads; and LayerNorm forgives a common factor, not a ratio.
 #
 # {numref}`fig-add-triangle` shows the healthy sum and the suspect.
