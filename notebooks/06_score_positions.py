@@ -362,8 +362,8 @@ print("steps up:", int((curve[:513].diff() > 0).sum()), "of 512")
 #
 # $$
 # \begin{aligned}
-# \lVert \mathrm{PE}(m) - \mathrm{PE}(n) \rVert^2 &= \tfrac d2 + \tfrac d2 - 2K(m-n) \\
-# &= d - 2K(\Delta)
+# & \lVert \mathrm{PE}(m) - \mathrm{PE}(n) \rVert^2 \\
+# & \quad = \tfrac d2 + \tfrac d2 - 2K(m-n) = d - 2K(\Delta)
 # \end{aligned}
 # $$ (eq-distance)
 #
