@@ -53,10 +53,10 @@ def half_wrong() -> Tensor:
 MISTAKES = {
     "transposed": lambda t: t.T,
     "right numbers, wrong shape": lambda t: t[None],
-    "too few positions": lambda t: t[:4],
-    "too many positions": lambda t: table(9),
-    "too few channels": lambda t: t[:, :6],
-    "too many channels": lambda t: torch.cat([t, t], -1),
+    "too few rows": lambda t: t[:4],
+    "too many rows": lambda t: table(9),
+    "too few columns": lambda t: t[:, :6],
+    "too many columns": lambda t: torch.cat([t, t], -1),
     "wrong shape": lambda t: torch.zeros(3, 5),
     "wrong type": lambda t: t > 0.5,
     "not finite": lambda t: t / 0,
@@ -91,6 +91,7 @@ def test_every_check_is_the_first_to_speak_for_some_mistake():
         [(cube.permute(1, 0, 2), cube)],
         [(3.0, [3.0, 3.0])],
         [([False, True], [True, False])],
+        [(7, 6)],
         [(2.0, 2.0), (2.0, 5.0), (2.0, 7.5)],
     ]
     first = set()
@@ -153,7 +154,7 @@ def test_a_factor_without_a_name_is_a_number():
 def test_one_number_is_off_by_a_factor_only_if_the_factor_has_a_name():
     assert found(6.0, 3.0).kind == "off by a factor"
     assert found(6.6, 3.0).kind == "wrong value"
-    assert found(4.0, 3.0).kind == "wrong value"
+    assert found(4.5, 3.0).kind == "wrong value"
 
 
 @given(st.floats(-50, 50).filter(lambda c: abs(c) > 0.05 and not 0.98 < c < 1.02))
@@ -186,6 +187,28 @@ def test_counts_the_decimals_of_a_rounded_answer(decimals):
 def test_whole_numbers_in_every_rounding(cut):
     want = torch.tensor([0.4, 1.7, -2.6, 9.5], dtype=torch.float64)
     assert found(cut(want).long(), want).kind == "whole numbers"
+
+
+@pytest.mark.parametrize(("got", "word"), [([1, 3, 8], "large"), ([-1, 1, 6], "small")])
+def test_off_by_one(got, word):
+    finding = found(got, [0, 2, 7])
+    assert finding.kind == "off by one"
+    assert word in finding.message
+    assert found([0.5, 1.5], [-0.5, 0.5]).kind != "off by one"
+
+
+def test_shows_as_many_digits_as_tell_the_numbers_apart():
+    pairs = [
+        Pair(number(got), number(want).values, 1e-9, "f()")
+        for got, want in ((1.118034, 1.118033), (9.0, 2.0))
+    ]
+    assert "1.118034 where 1.118033 is right" in diagnose(pairs).message
+
+
+def test_precision_is_named_where_some_inputs_come_out_exactly():
+    exact = Pair(number(1e-17), number(0.0).values, TOLERANCE)
+    coarse = Pair(number(torch.tensor(0.1).half()), number(0.1).values, TOLERANCE)
+    assert diagnose([exact, coarse]).kind == "too low precision"
 
 
 def test_zeros_are_no_rounding_of_small_numbers():

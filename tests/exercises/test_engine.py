@@ -153,7 +153,7 @@ def test_a_stub_is_not_answered(exercise, stub):
         (ROTATE, lambda k, w: -rotate(k, w), "wrong sign"),
         (ROTATE, lambda k, w: 2 * rotate(k, w), "off by a factor"),
         (ROTATE, lambda k, w: rotate(3, 0.5), "right only for the first input"),
-        (ROTATE, lambda k, w: rotate(k, w)[:1], "too few positions"),
+        (ROTATE, lambda k, w: rotate(k, w)[:1], "too few rows"),
         (ROTATE, lambda k, w: rotate(k, w).flatten(), "right numbers, wrong shape"),
         (VALUE, torch.arange(12).reshape(3, 4).cos(), "cosine"),
         (VALUE, lambda: VALUE.reference, "wrong type"),
@@ -483,6 +483,7 @@ def test_a_bad_exercise_is_refused(fields, says):
 def test_a_call_is_written_as_typed():
     assert call_text(rotate, (3, 0.5)) == "rotate(3, 0.5)"
     assert call_text(lambda x: x, ([1, 2],)) == "f([1, 2])"
+    assert call_text(rotate, (backwards, lambda: 0)) == "rotate(backwards, f)"
     long = call_text(rotate, (torch.zeros(6, 8), torch.tensor([1.0, 2.0])))
     assert long == "rotate(<tensor 6×8>, tensor([1.0, 2.0]))"
 

@@ -124,19 +124,20 @@ def _reshaped(pairs: Sequence[Pair]) -> Finding | None:
 
 
 def _too_few(pairs: Sequence[Pair]) -> Finding | None:
-    """Too few or too many rows, the rows that are there being right."""
+    """Too few or too many rows or columns, those that should be there being right."""
     wrong = [pair for pair in pairs if not pair.right]
     axes = {_longer_axis(pair) for pair in wrong}
     if len(axes) != 1 or None in axes:
         return None
     axis, few = axes.pop()  # type: ignore[misc]
-    name = "channels" if axis and axis == wrong[0].want.ndim - 1 else "positions"
     given, needed = wrong[0].got.shape[axis], wrong[0].want.shape[axis]
-    word = "few" if few else "many"
+    names = ("entries",) if wrong[0].want.ndim == 1 else ("rows", "columns")
+    name = names[axis] if axis < len(names) else "entries"
+    there = "What is there" if few else f"What comes first, {needed} of them,"
     return Finding(
-        f"too {word} {name}",
-        f"{_at(wrong[0])}What is common to both is right, but axis {axis} has "
-        f"{given} entries where {needed} are needed.",
+        f"too {'few' if few else 'many'} {name}",
+        f"{_at(wrong[0])}{there} is right; axis {axis} has {given} entries where "
+        f"{needed} are needed.",
     )
 
 
@@ -213,11 +214,11 @@ def _not_finite(pairs: Sequence[Pair]) -> Finding | None:
         bad = ~pair.got.values.isfinite() & pair.want.isfinite()
         if bad.any():
             index = tuple(bad.nonzero()[0].tolist())
-            value = pair.got.values[index].item()
+            place = f" at {list(index)}" if index else ""
             return Finding(
                 "not finite",
-                f"{_at(pair)}{value} at {index}: a division by zero, an overflow, or "
-                "a softmax over nothing.",
+                f"{_at(pair)}{pair.got.values[index].item()}{place}. That comes of a "
+                "division by zero, an overflow, or a softmax over nothing.",
             )
     return None
 
@@ -238,7 +239,7 @@ def _rounded(pairs: Sequence[Pair]) -> Finding | None:
 
 def _precision(pairs: Sequence[Pair]) -> Finding | None:
     """Right within 1e-2 of the largest value, and no closer."""
-    if not all(_error(pair) <= 1e-2 * _size(pair.want) for pair in pairs):
+    if any(not pair.right and _error(pair) > 1e-2 * _size(pair.want) for pair in pairs):
         return None
     worst = max(_error(pair) for pair in pairs)
     dtypes = sorted({pair.got.dtype for pair in pairs} & set(LOW_PRECISION))
@@ -362,6 +363,18 @@ def _named_factor(known: list[tuple[float, Pair]]) -> str | None:
             ):
                 value = sign * SIZED[form](sizes[0])
                 return f"{minus}{form.format(label)} ({value:.4g} here)"
+    return None
+
+
+def _off_by_one(pairs: Sequence[Pair]) -> Finding | None:
+    """Whole numbers, each of them one too large or one too small."""
+    if not all(torch.equal(pair.want, pair.want.round()) for pair in pairs):
+        return None
+    for step, word in ((1, "large"), (-1, "small")):
+        if all(pair.agrees(pair.got.values - step) for pair in pairs):
+            return Finding(
+                "off by one", f"You are one too {word}. Positions are counted from 0."
+            )
     return None
 
 
@@ -496,9 +509,16 @@ def _somewhere(pairs: Sequence[Pair]) -> Finding:
     return Finding("wrong value", _first(pair))
 
 
-def _shown(value: float, boolean: bool) -> str:
-    """A number of four digits, or True or False."""
-    return str(bool(value)) if boolean else f"{value:.4g}"
+def _shown(pair: Pair, index: tuple[int, ...]) -> tuple[str, str]:
+    """What is given and what is right, with as many digits as tell them apart."""
+    got, want = pair.got.values[index].item(), pair.want[index].item()
+    if pair.boolean:
+        return str(bool(got)), str(bool(want))
+    for digits in range(4, 17):
+        texts = f"{got:.{digits}g}", f"{want:.{digits}g}"
+        if texts[0] != texts[1]:
+            break
+    return texts
 
 
 def _first(pair: Pair) -> str:
@@ -511,9 +531,8 @@ def _first(pair: Pair) -> str:
     )
     bad = (~near).nonzero()
     index = tuple(bad[0].tolist())
-    got = _shown(pair.got.values[index].item(), pair.boolean)
-    want = f" where {_shown(pair.want[index].item(), pair.boolean)} is right"
-    want = want if pair.call else ""
+    got, right = _shown(pair, index)
+    want = f" where {right} is right" if pair.call else ""
     if not index:
         return f"{_at(pair)}{got}{want or ' is not it'}."
     many = f"{len(bad)} of {near.numel()} entries are wrong, the first"
@@ -533,6 +552,7 @@ CHECKS: tuple[Check, ...] = (
     _not_finite,
     _whole,
     _zeros,
+    _off_by_one,
     _rounded,
     _precision,
     _factor,

@@ -505,9 +505,13 @@ def _sizes(reference: Any, probe: Sequence[Any], want: Tensor) -> dict[str, int]
 
 def call_text(function: Any, arguments: Sequence[Any]) -> str:
     """A call as it would be typed, long arguments shortened: 'block(2, 0.5)'."""
+    return f"{_name(function)}({', '.join(map(_argument, arguments))})"
+
+
+def _name(function: Any) -> str:
+    """The name of a function, without the underscores of a private one."""
     name = getattr(function, "__name__", "f")
-    name = "f" if not isinstance(name, str) or name == "<lambda>" else name.strip("_")
-    return f"{name}({', '.join(_argument(value) for value in arguments)})"
+    return "f" if not isinstance(name, str) or name == "<lambda>" else name.strip("_")
 
 
 def _argument(value: Any) -> str:
@@ -516,6 +520,8 @@ def _argument(value: Any) -> str:
         return f"<tensor {'×'.join(map(str, value.shape))}>"
     if isinstance(value, Tensor):
         return f"tensor({value.tolist()})"
+    if callable(value):
+        return _name(value)
     return textwrap.shorten(repr(value), 40, placeholder="…")
 
 
