@@ -152,9 +152,9 @@ def figure(
     Yields: (figure, axes): one Axes, or a flat list of them, row by row.
 
     Example:
-        with plots.figure(xlabel="position") as (fig, ax):
-            ax.plot(table[:, 0])
-        fig
+        >>> with plots.figure(xlabel="position") as (fig, ax):
+        ...     ax.plot(table[:, 0])
+        >>> fig
     """
     with style():
         fig = BookFigure(figsize=size or (WIDTH, 3.6 * nrows + 0.2))

@@ -26,7 +26,9 @@ class Provenance:
         pe_lab: version of this package.
         commit: of the checkout it was imported from, "+" where files differ from it;
             None outside a checkout.
-        python, torch, numpy: versions.
+        python: its version.
+        torch: its version, with the build after a plus.
+        numpy: its version.
         platform: operating system and processor family.
         device: name of the GPU if there is one, else "cpu".
         cpu: the instruction set that torch's kernels use, such as "AVX2".

@@ -104,8 +104,8 @@ class Exercise:
             these), or a function. With `accepts`, one right answer of many.
         probes: calls on which a function is tried, each a tuple of arguments. An
             exercise with probes asks for a function. Vary every argument.
-        tolerance: right is |got - want| <= tolerance (1 + |want|). The default is
-            some tens of roundings of float32.
+        tolerance: right is abs(got - want) <= tolerance * (1 + abs(want)). The
+            default is some tens of roundings of float32.
         mistakes: wrong answers that are recognised by name.
         accepts: for questions with many right answers: True for each of them. A value
             comes as a float64 tensor (or text), a function as a function that takes

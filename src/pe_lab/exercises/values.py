@@ -213,7 +213,7 @@ def shape_text(shape: tuple[int, ...]) -> str:
 
 
 def same(got: Leaf, want: Leaf, tolerance: float) -> bool:
-    """True when two leaves agree: |got - want| <= tolerance (1 + |want|), or equal."""
+    """True when two leaves agree: numbers as in `close`, anything else exactly."""
     if not (isinstance(got, Number) and isinstance(want, Number)):
         return type(got) is type(want) and got == want
     if want.dtype != "bool" and got.dtype == "bool":
@@ -222,5 +222,5 @@ def same(got: Leaf, want: Leaf, tolerance: float) -> bool:
 
 
 def close(got: Tensor, want: Tensor, tolerance: float) -> bool:
-    """True when every entry agrees to |got - want| <= tolerance (1 + |want|)."""
+    """True when abs(got - want) <= tolerance * (1 + abs(want)) in every entry."""
     return bool(torch.isclose(got, want, tolerance, tolerance, equal_nan=True).all())
