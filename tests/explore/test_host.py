@@ -66,15 +66,61 @@ def test_a_new_theme_and_a_new_width_redraw_it(open_page: Any, name: str) -> Non
     light = page.evaluate(ink)
     page.evaluate("document.documentElement.dataset.theme = 'dark'")
     assert page.evaluate(ink) != light
-    drawing = page.locator(".pe-figure :is(svg, canvas)").first
-    wide = drawing.bounding_box()["width"]
+    wide = page.locator(".pe-figure").inner_html()
     page.set_viewport_size({"width": 390, "height": 800})
     page.wait_for_function(
-        "wide => document.querySelector('.pe-figure :is(svg, canvas)')"
-        ".getBoundingClientRect().width < wide",
-        arg=wide,
+        "wide => document.querySelector('.pe-figure').innerHTML !== wide", arg=wide
     )
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_no_violation_of_wcag_aa(open_page: Any, theme: str) -> None:
+    axe = pytest.importorskip(
+        "axe_playwright_python.sync_playwright",
+        reason="axe-playwright-python is not installed: nothing to judge with",
+    )
+    figures = [getattr(explore, name)() for name in NAMES if name != "Shuffle"]
+    page = open_page(explore.Shuffle(order=[4, 0, 1, 2, 3], causal=True), *figures)
+    page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+    rules = {"runOnly": ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]}
+    found = axe.Axe().run(page, options=rules)
+    assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_text_stands_out_from_its_ground(open_page: Any, theme: str) -> None:
+    """axe cannot judge text in a drawing; every colour of text must reach 4.5 : 1."""
+    page = open_page(explore.KernelShape())
+    page.evaluate("theme => { document.documentElement.dataset.theme = theme }", theme)
+    names = ["surface", "ink", "muted", "content", "position", "accent"]
+    surface, *inks = page.evaluate(
+        """names => {
+          const root = document.querySelector('.pe-explore');
+          return names.map((name) => {
+            root.style.color = `var(--_${name})`;
+            return getComputedStyle(root).color.match(/\\d+/g).map(Number);
+          });
+        }""",
+        names,
+    )
+    for name, ink in zip(names[1:], inks, strict=True):
+        assert contrast(ink, surface) >= 4.5, name
+
+
+def contrast(one: list[int], other: list[int]) -> float:
+    """Contrast ratio of two sRGB colours (WCAG 2.1)."""
+
+    def luminance(colour: list[int]) -> float:
+        shares = [part / 255 for part in colour[:3]]
+        linear = [
+            share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
+            for share in shares
+        ]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted([luminance(one), luminance(other)])
+    return (high + 0.05) / (low + 0.05)
 
 
 def test_all_live_together_on_one_page(open_page: Any) -> None:

@@ -134,9 +134,9 @@ function drawArc({ start }, i, { cx, cy, angle, radius }) {
   return svg("path", { class: "pe-arc", d: `M${points.join("L")}` });
 }
 
-function drawMatrix(frame, { k, dModel, matrix, flipped }, width) {
-  const cell = width / dModel;
-  const height = width + 22;
+function drawMatrix(frame, { k, dModel, matrix, flipped }, room) {
+  const cell = Math.min(60, room / dModel);
+  const [width, height] = [Math.max(180, cell * dModel), cell * dModel + 22];
   const node = svg("svg", { width, height, "aria-hidden": "true" });
   const name = flipped ? "Mₖᵀ" : "Mₖ";
   const title = `${name} for k = ${number(k)}: no p in it`;
