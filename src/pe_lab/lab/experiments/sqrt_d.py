@@ -39,6 +39,7 @@ SCALES: dict[str, tuple[float, float, float]] = {
     "default": (1.0, 1.0, 1.0),  # PyTorch's N(0, 1), √d left out
     "both": (1.0, ROOT, 1.0),  # PyTorch's N(0, 1), and √d on top
     "small": (1 / ROOT, 1.0, 1 / ROOT),  # the right ratio, everything √d smaller
+    "large": (1.0, ROOT, ROOT),  # the right ratio, everything √d larger
     "none": (1 / ROOT, ROOT, 0.0),  # no sinusoids at all
 }
 LONG = {"right-long": "right", "forgotten-long": "forgotten"}
