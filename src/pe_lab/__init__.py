@@ -15,7 +15,7 @@ from pe_lab.encodings.base import NoPE, PositionalEncoding
 from pe_lab.encodings.fire import Fire
 from pe_lab.encodings.kerple import Kerple
 from pe_lab.encodings.learned import Learned
-from pe_lab.encodings.rope import RoPE, apply_rope
+from pe_lab.encodings.rope import RoPE, apply_rope, convert_layout
 from pe_lab.encodings.shaw import Shaw
 from pe_lab.encodings.sinusoidal import (
     Sinusoidal,
@@ -64,6 +64,7 @@ __all__ = [
     "apply_rope",
     "attention",
     "check",
+    "convert_layout",
     "desiderata",
     "encodings",
     "inv_freq",

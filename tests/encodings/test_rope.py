@@ -180,3 +180,59 @@ def rotate(x, ids):
 def test_empty_and_single():
     assert rotate(torch.zeros(2, 1, 0, 8), torch.arange(0))[0].shape == (2, 1, 0, 8)
     assert rotate(torch.zeros(0, 1, 3, 8), torch.arange(3))[0].shape == (0, 1, 3, 8)
+
+
+class TestConvertLayout:
+    """Weights trained for one layout, used with the other."""
+
+    @pytest.mark.parametrize("kv_heads", [4, 2, 1])
+    def test_scores_stay_if_both_projections_are_converted(self, kv_heads):
+        """Grouped keys too; to 1e-12 in float64, and off by a lot if one is missing."""
+        x, ids = torch.randn(6, 32, dtype=torch.float64), torch.arange(6)
+        w_q = torch.randn(32, 32, dtype=torch.float64)
+        w_k = torch.randn(8 * kv_heads, 32, dtype=torch.float64)
+
+        def scores(w_q, w_k, layout):
+            q = (x @ w_q.T).view(1, 6, 4, 8).transpose(1, 2)
+            k = (x @ w_k.T).view(1, 6, kv_heads, 8).transpose(1, 2)
+            k = k.repeat_interleave(4 // kv_heads, dim=1)
+            q, k = pe_lab.RoPE(8, layout=layout).rotate(q, k, ids, ids)
+            return q @ k.mT
+
+        change = {"frm": "interleaved", "to": "half"}
+        other_q = pe_lab.convert_layout(w_q, 4, **change)
+        other_k = pe_lab.convert_layout(w_k, 4, num_kv_heads=kv_heads, **change)
+        before = scores(w_q, w_k, "interleaved")
+        assert torch.allclose(scores(other_q, other_k, "half"), before, atol=1e-10)
+        assert (scores(other_q, w_k, "half") - before).abs().max() > 1
+
+    def test_round_trips_and_moves_biases(self):
+        weight, bias = torch.randn(24, 5), torch.arange(8.0)
+        there = pe_lab.convert_layout(weight, 3, frm="half", to="interleaved")
+        assert not torch.equal(there, weight)
+        back = pe_lab.convert_layout(there, 3, frm="interleaved", to="half")
+        assert torch.equal(back, weight)
+        moved = pe_lab.convert_layout(bias, 2, frm="interleaved", to="half")
+        assert moved.tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({"frm": "neox"}, "frm needs"),
+            ({"to": "gptj"}, "to needs"),
+            ({"num_heads": 5}, "5 heads of an even width"),
+            ({"num_heads": 0}, "num_heads needs"),
+            ({"num_kv_heads": 3}, "divisor of num_heads"),
+            ({"weight": torch.zeros(())}, "heads of an even width"),
+            ({"weight": [1.0]}, "heads of an even width"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, arguments, words):
+        good = {
+            "weight": torch.zeros(16, 3),
+            "num_heads": 2,
+            "frm": "half",
+            "to": "half",
+        }
+        with pytest.raises(ValueError, match=words):
+            pe_lab.convert_layout(**good | arguments)
