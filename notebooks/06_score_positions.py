@@ -75,7 +75,7 @@ print(((m - n) * omega).cos().round(decimals=3))
 
 # %% [markdown]
 # Write $\Delta = m - n$ for the difference.
-# Add the pairs up and call the sum the *kernel* of the encoding:
+# Add the pairs up and call the sum the {term}`kernel` of the encoding:
 #
 # $$
 # K(\Delta) = \sum_{i=0}^{d/2-1} \cos(\Delta\,\omega_i)
@@ -122,7 +122,7 @@ plots.heatmap(
 # ```
 
 # %% [markdown]
-# A matrix with one number on each diagonal is called a *Toeplitz matrix*.
+# A matrix with one number on each diagonal is called a {term}`Toeplitz matrix`.
 # Part 1 says that the scores of consecutive positions form one, at any even width, from any starting position.
 # (An odd width ends in a sine without its cosine, and then it fails.)
 # Now the check: 64 positions that start at a million, at width 512.
