@@ -17,6 +17,7 @@ NORMS = {  # expected norm of a word, norm of a sinusoid, at d = 128
     "default": (math.sqrt(128), 8.0),
     "both": (128.0, 8.0),
     "small": (1.0, 8.0 / math.sqrt(128)),
+    "large": (128.0, 8.0 * math.sqrt(128)),
     "none": (math.sqrt(128), 0.0),
 }
 
