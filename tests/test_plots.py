@@ -333,6 +333,15 @@ def test_labels_stand_beside_their_lines_where_there_is_room():
         assert boxes[name].x0 > ax.get_window_extent().x1
 
 
+def test_labels_stand_in_one_column_beyond_the_leaders():
+    fig = plots.lines([0, 1], {"a": [0, 1], "b": [1, 1], "c": [0, 1], "far": [0, 0]})
+    boxes = labels_of(fig)
+    assert len({round(box.x0) for box in boxes.values()}) == 1
+    leaders = [x for x in fig.axes[0].lines if x.get_label() == "_leader"]
+    assert len(leaders) == 4
+    assert max(x.get_window_extent().x1 for x in leaders) < boxes["far"].x0
+
+
 def test_lines_that_end_in_nan_are_labelled_where_they_stop():
     assert "gap" in labels_of(plots.lines([0, 1], {"gap": [0.5, math.nan]}))
 

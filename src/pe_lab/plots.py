@@ -807,10 +807,11 @@ def _place(ax: Axes, ends: Sequence[float], texts: Sequence[Any]) -> None:
         fig.set_size_inches(width, height * (1 + excess + 0.05))
         fig.draw_without_rendering()
         gap *= box.height / ax.get_window_extent().height
-    for end, at, text in zip(ends, spread(ends, gap), texts, strict=True):
-        text.set_y(at)
-        if abs(at - end) > gap / 3:
-            text.set_x(1.065)
+    heights = spread(ends, gap)
+    moved = any(abs(at - end) > gap / 3 for at, end in zip(heights, ends, strict=True))
+    for end, at, text in zip(ends, heights, texts, strict=True):
+        text.set_position((1.065 if moved else 1.025, at))
+        if moved:  # all in one column, so that no leader crosses a label
             ax.plot(
                 [1.005, 1.055],
                 [end, at],
