@@ -15,6 +15,9 @@ from pe_lab.attention import KeyValueCache, MultiHeadAttention
 from pe_lab.encodings.base import NoPE, PositionalEncoding
 
 
+KINDS = ("encoder", "decoder", "encoder-decoder")
+
+
 class Transformer(nn.Module):
     """Encoder, decoder, or both, over token ids.
 
@@ -56,8 +59,7 @@ class Transformer(nn.Module):
         source_vocab_size: int | None = None,
     ) -> None:
         super().__init__()
-        kinds = ("encoder", "decoder", "encoder-decoder")
-        self.kind = refuse.one_of("kind", kind, kinds)
+        self.kind = refuse.one_of("kind", kind, KINDS)
         vocab_size = refuse.whole("vocab_size", vocab_size)
         token_dim = refuse.whole("d_model", d_model if token_dim is None else token_dim)
         std = token_dim**-0.5 if embedding_std is None else embedding_std
