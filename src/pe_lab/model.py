@@ -14,7 +14,6 @@ from pe_lab import refuse
 from pe_lab.attention import KeyValueCache, MultiHeadAttention
 from pe_lab.encodings.base import NoPE, PositionalEncoding
 
-
 KINDS = ("encoder", "decoder", "encoder-decoder")
 
 
