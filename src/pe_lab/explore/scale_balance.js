@@ -32,7 +32,7 @@ export function balance({ dModel, init, scaleWords, scalePositions }) {
 
 /** Cases that have a name: on the button, in full, [init, scale_words, scale_positions]. */
 export const CASES = [
-  ["√d forgotten", "√d forgotten", ["1/sqrt(d)", false, "1"]],
+  ["√d forgotten", "the √d bug", ["1/sqrt(d)", false, "1"]],
   ["the paper", "the paper's recipe", ["1/sqrt(d)", true, "1"]],
   ["positions ÷ √d", "the other recipe", ["1/sqrt(d)", false, "1/sqrt(d)"]],
   ["both", "both recipes at once", ["1/sqrt(d)", true, "1/sqrt(d)"]],
@@ -97,7 +97,7 @@ function draw(found, width) {
   const box = wide
     ? { x: barsWidth + 28, y: 10, width: width - barsWidth - 40, height: 150 }
     : { x: 8, y: 190, width: width - 30, height: 140 };
-  const height = wide ? 180 : 360;
+  const height = wide ? 168 : 350;
   const node = svg("svg", { width, height, "aria-hidden": "true" });
   node.append(drawBars(found, barsWidth), drawShares(found, barsWidth));
   node.append(drawTriangle(found, box));

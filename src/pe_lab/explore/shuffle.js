@@ -86,19 +86,24 @@ const SAME = 1e-12; // what rounding alone can do stays below it
 const CELL = 11; // height of a channel
 const COLUMN = WIDTH * CELL;
 const LEFT = 42; // room for the names f(X) and f(PX)
+const GAP = 6; // between two cards
 const LOWER = 30 + COLUMN + 64; // top of the lower sentence
 
 function render({ model, el }) {
   return explorable({ model, el }, (frame) => {
     addControls(frame);
-    const row = html("div", { class: "pe-cards" });
+    const row = html("div", {
+      class: "pe-cards",
+      role: "group",
+      "aria-label": "Words in their new order; arrow keys move the focused word",
+    });
     const state = { row, cards: [], words: null, drag: null, place: 0 };
     return (width) => {
       const { words, order } = read(frame);
       if (String(words) !== String(state.words)) makeCards(frame, state, words);
       const settings = { causal: frame.get("causal"), addPosition: frame.get("add_position") };
       const found = compare(words, order, settings);
-      state.place = Math.min(118, (width - LEFT) / words.length);
+      state.place = Math.min(140, (width - LEFT) / words.length);
       const colour = scale(frame, found);
       const drawing = drawUpper(found, words, order, state.place, colour);
       frame.figure.replaceChildren(drawing, row);
@@ -231,7 +236,7 @@ function putCard({ drag, place }, card, at, index) {
   const last = place * (card.parentElement.children.length - 1);
   const left = held ? Math.min(last, Math.max(0, drag.left)) : at * place;
   card.classList.toggle("pe-held", held);
-  card.style.transform = `translateX(${left}px)`;
+  card.style.transform = `translateX(${left + GAP / 2}px)`;
 }
 
 function placeCards(state, { shuffled, gaps }, words, order, colour) {
@@ -248,7 +253,7 @@ function placeCards(state, { shuffled, gaps }, words, order, colour) {
     name.style.fontSize = `${fit(word, state.place)}px`;
     const note = html("span", { class: same ? "pe-note" : "pe-note pe-changed" }, told);
     card.replaceChildren(name, drawing, note);
-    card.style.width = `${state.place}px`;
+    card.style.width = `${state.place - GAP}px`;
     putCard(state, card, at, index);
   }
 }
