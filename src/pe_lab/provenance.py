@@ -53,14 +53,16 @@ class Provenance:
         return asdict(self)
 
     def __repr__(self) -> str:
-        commit = f" ({self.commit})" if self.commit else ""
+        """What the outputs of a chapter depend on: no date and no commit.
+
+        So a chapter that is run again gives the same file again.
+        """
         threads = f"{self.threads} thread{'s' * (self.threads != 1)}"
         seed = "" if self.seed is None else f", seed {self.seed}"
         return (
-            f"pe_lab {self.pe_lab}{commit} · Python {self.python} · "
+            f"pe_lab {self.pe_lab} · Python {self.python} · "
             f"torch {self.torch} · NumPy {self.numpy}\n"
-            f"{self.platform} · {self.device} · {self.cpu}, {threads}{seed} · "
-            f"{self.date}"
+            f"{self.platform} · {self.device} · {self.cpu}, {threads}{seed}"
         )
 
 
