@@ -85,8 +85,8 @@ by_hand
 #
 # $$
 # \begin{aligned}
-# \PE[p, 2i] &= \sin(p\,\omega_i), \\
-# \PE[p, 2i + 1] &= \cos(p\,\omega_i),
+# \mathrm{PE}[p, 2i] &= \sin(p\,\omega_i), \\
+# \mathrm{PE}[p, 2i + 1] &= \cos(p\,\omega_i),
 # \end{aligned}
 # \qquad \omega_i = 10000^{-2i/d}
 # $$ (eq-table)
@@ -135,7 +135,7 @@ for d_model in (4, 8, 16, 64, 512):
 
 # %% [markdown]
 # For $d = 16$.
-# A wider table does not reach further down; it takes smaller steps.
+# Every ladder starts at 1 and ends above $1/10000$; a wider table takes smaller steps.
 # At 512 channels neighbouring pairs differ by less than four percent.
 #
 # Here is the table for eight positions and eight channels, 64 numbers.
@@ -160,7 +160,7 @@ print("cosine < 0 at", (eight[:, 1] < 0).nonzero().flatten().tolist())
 print(f"turns:        {7 / (2 * pi):.3f}")
 
 # %% [markdown]
-# Only the third is true, and the first two are widespread.
+# Only the third is true; the first two circulate with the table.
 # Neighbours are close in the slow channels only: channel 0 moves by 0.841, and the two rows are 0.964 apart.
 # The sine is negative at positions 4, 5 and 6, the cosine at 2, 3 and 4.
 # After 1.114 turns the fastest pair is back where it began.
@@ -224,6 +224,9 @@ stored = torch.tensor(exact, dtype=torch.float32).item()
 print(f"exact    {exact:.10f}, to four decimals {exact:.4f}")
 print(f"float32  {stored:.10f}, to four decimals {stored:.4f}")
 print(f"spacing  {2**-24:.10f}")
+torch.set_printoptions(precision=4)
+print(torch.tensor([exact], dtype=torch.float64), torch.tensor([exact]))
+torch.set_printoptions(precision=3, sci_mode=False)
 
 # %% [markdown]
 # Both are right, as roundings of two different numbers.
@@ -256,14 +259,14 @@ print("length:", first.norm().item())
 # :label: thm-norm
 #
 # Let $d$ be even.
-# For every real position $p$, every base and either channel order, $\lVert \PE(p) \rVert = \sqrt{d/2}$.
+# For every real position $p$, every base and either channel order, $\lVert \mathrm{PE}(p) \rVert = \sqrt{d/2}$.
 # :::
 #
 # :::{prf:proof}
 # The squared length is the sum of all squared entries.
 # Collect it pair by pair; the order of channels does not matter to a sum.
 # Pair $i$ contributes $\sin^2(p\,\omega_i) + \cos^2(p\,\omega_i) = 1$, whatever $p$ and $\omega_i$ are.
-# There are $d/2$ pairs, so $\lVert \PE(p) \rVert^2 = d/2$.
+# There are $d/2$ pairs, so $\lVert \mathrm{PE}(p) \rVert^2 = d/2$.
 # :::
 
 # %%
@@ -317,15 +320,15 @@ for d_model in (4, 8, 64, 512):
 # ## Do two positions ever share a row?
 #
 # One reads that the slowest period is a capacity: after some sixty thousand positions the encoding wraps around and two positions collide.
-# A single clock does wrap around.
-# A row is many clocks at once, and we can prove that they never all agree again.
+# A pair by itself is the hand of a clock, and it does come round.
+# A row is many hands at once, and we can prove that they never all come round together.
 
 # %% [markdown]
 # :::{prf:theorem} Distinct rows
 # :label: thm-distinct
 #
 # Let $d \ge 2$ and let $p \ne q$ be integers.
-# Then $\PE(p) \ne \PE(q)$, for every base and either spacing.
+# Then $\mathrm{PE}(p) \ne \mathrm{PE}(q)$, for every base and either spacing.
 # :::
 #
 # :::{prf:proof}
@@ -505,7 +508,7 @@ print("angles, pairs 0, 1, 64, 255:", off.amax(dim=0)[[0, 1, 64, 255]].float())
 # Fast pairs suffer most, but for pair 0: its angles are whole numbers, which float32 holds up to $2^{24}$.
 # The two halves are not equally bad.
 # A rounded frequency is the same at every position, a rounded angle is a small random turn, another one everywhere.
-# So score each position near a million with its neighbour; the score should not depend on where they are.
+# So take the dot product of each row with the next: it should not depend on where they are.
 
 
 # %%
@@ -554,7 +557,7 @@ plots.lines(places, curves, colors={"pe_lab": "position"}, **style, **labels)
 # The paper interleaves: sine, cosine, sine, cosine.
 # Other code puts all the sines first and then all the cosines; tensor2tensor does, and so do Marian and Whisper in the Transformers library.
 # It is the same table with its channels permuted.
-# Scores between positions are sums over all channels, so everything that depends on $\PE\,\PE^\top$ alone should not notice.
+# The dot product of two rows is a sum over all channels, so whatever depends on $\mathrm{PE}\,\mathrm{PE}^\top$ alone should not notice.
 
 # %%
 long = {
@@ -990,7 +993,7 @@ pe_lab.check("03-accurate", far_table)
 # :::{admonition} Answer
 # :class: dropdown
 # (c): every trained matrix reads channels by number.
-# (a) holds only for $\PE\,\PE^\top$, without weights in between.
+# (a) holds only for $\mathrm{PE}\,\mathrm{PE}^\top$, without weights in between.
 # (b) is wrong: both tables have the same shape. Give the model the table that it was trained with.
 # :::
 
