@@ -86,9 +86,9 @@ by_hand
 # $$
 # \begin{aligned}
 # \mathrm{PE}[p, 2i] &= \sin(p\,\omega_i), \\
-# \mathrm{PE}[p, 2i + 1] &= \cos(p\,\omega_i),
+# \mathrm{PE}[p, 2i + 1] &= \cos(p\,\omega_i), \\
+# \omega_i &= 10000^{-2i/d}
 # \end{aligned}
-# \qquad \omega_i = 10000^{-2i/d}
 # $$ (eq-table)
 #
 # The number $\omega_i$ is the **frequency** of the pair, in radians per position.
