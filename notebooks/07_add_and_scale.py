@@ -2,23 +2,26 @@
 # (ch-add)=
 # # Add, scale, and find the √d_model bug
 #
-# *Reading 50 minutes · computing 20 seconds on one core · before this: {ref}`ch-tables` and {ref}`ch-score`*
+# :::{div} strip
+# 50 minutes to read · under 25 s of CPU · you need {ref}`ch-tables` and {ref}`ch-score`.
+# :::
 #
 # **You will be able to**
 #
 # - add a table to word vectors at the right size ({ref}`ex-07-join`);
 # - say how much of a sum is word and how much is place ({ref}`ex-07-share`), and where each enters a score ({ref}`ex-07-terms`);
 # - show that adding is concatenating with tied weights ({ref}`ex-07-tie`);
-# - find a missing or a doubled $\sqrt{d_\text{model}}$ in a model that only seems slow ({ref}`ex-07-culprit`);
+# - find a missing or an extra $\sqrt{d_\text{model}}$ in a model that only seems slow ({ref}`ex-07-culprit`);
 # - keep padding out of the sum ({ref}`ex-07-pad`).
 
 # %% [markdown]
 # ## A model that learns late
 #
-# Two students train the same model on the same task: number words in, Chinese numerals out.
+# Seven models learn one task: number words in, Chinese numerals out.
 # "four hundred seven" becomes 四百零七.
 # Same data, same optimizer, same number of parameters; three seeds each.
-# Here are their losses on held-out numbers.
+# The laboratory keeps them under code names, A to G.
+# Model A is healthy; model B is our suspect. Here are their losses on held-out numbers.
 
 # %%
 import torch
@@ -27,21 +30,26 @@ from pe_lab import lab, plots
 
 torch.set_num_threads(1)
 result = lab.load("sqrt-d")
-students = {"healthy": "right", "suspect": "forgotten"}
-for student, variant in students.items():
+models = dict(zip("ABCDEFG", result.variants))  # their true names: do not peek
+
+def loss_at(code, step):
+    losses = result.at(models[code], "held_out_loss", step)
+    mean, spread = lab.mean_spread(losses)
+    return f"model {code} at step {step}: {mean:.2f} ± {spread:.2f}"
+
+for code in "AB":
     for step in (100, 200, 250):
-        losses = result.at(variant, "held_out_loss", step)
-        mean, spread = lab.mean_spread(losses)
-        print(f"{student} at step {step}: {mean:.2f} ± {spread:.2f}")
+        print(loss_at(code, step))
 
 # %% mystnb={"figure": {"name": "fig-add-suspect", "caption": "Held-out loss of two models that should be equal, mean and range over three seeds. The suspect learns the task, but late."}, "image": {"alt": "Two falling curves; the healthy one is near zero at step 200, the suspect's one follows much later."}}
-curves = {name: result.curve(v, "held_out_loss") for name, v in students.items()}
-steps = curves["healthy"][0]
+names = {"A, healthy": models["A"], "B, the suspect": models["B"]}
+curves = {name: result.curve(v, "held_out_loss") for name, v in names.items()}
+steps = curves["A, healthy"][0]
 plots.lines(
     steps,
     {name: losses.mean(0) for name, (_, losses) in curves.items()},
     bands={n: (c.min(0), c.max(0)) for n, (_, c) in curves.items()},
-    colors={"healthy": "position", "suspect": "query"},
+    colors={"A, healthy": "position", "B, the suspect": "query"},
     xlabel="step",
     ylabel="held-out loss",
 )
@@ -51,7 +59,7 @@ plots.lines(
 # It is only late.
 # Most people would turn to the learning rate.
 # The fault is in one line that they would not look at, where the word vectors meet the table.
-# We collect clues on the way, and you name the culprit.
+# Three clues lie on the way, and you name the culprit.
 
 # %% [markdown]
 # ## Try it
@@ -68,8 +76,10 @@ pe_lab.explore.ScaleBalance()
 #
 # A word vector $e$ and a row $p$ of the table can be added, multiplied channel by channel, or laid side by side.
 # {cite:t}`vaswani2017` add; their section 3.5 says that both have the same width "so that the two can be summed".
+# (Their comparison with learned vectors does not touch the question: those are added, too, and so are those of {cite:t}`gehring2017`.)
 # What would the others change?
-#
+
+# %% [markdown]
 # Laid side by side, $[e; p]$ needs a wider weight, with a block for each part.
 # Predict: what must hold of the two blocks so that the result is that of $W(e + p)$?
 
@@ -85,21 +95,43 @@ tied = torch.cat((W_e, W_e), dim=1) @ torch.cat((e, p))
 print("tied blocks give W(e + p):      ", torch.allclose(tied, W_e @ (e + p)))
 
 # %% [markdown]
-# ````{prf:proposition} Adding is concatenating with tied weights
+# ````{prf:proposition} Adding and concatenating contain each other
 # :label: prop-tied
 #
-# Let $e, p \in \mathbb{R}^d$. Every map $e, p \mapsto W(e + p)$ is a map $[e; p] \mapsto [W_e\; W_p]\,[e; p]$, with $W_e = W_p = W$.
-# The converse fails as soon as $d \ge 1$: $W_e \ne W_p$ gives a map of $[e; p]$ that depends on more than $e + p$.
+# Let $e, p \in \mathbb{R}^d$.
+#
+# (a) $W(e + p) = [W\; W]\,[e; p]$: what a layer makes of the sum, a wider layer makes of $[e; p]$, with two equal blocks.
+#
+# (b) If $W_e \ne W_p$, then $[W_e\; W_p]\,[e; p]$ is no function of $e + p$.
+#
+# (c) $[e'; p'] = [e'; 0] + [0; p']$ for all $e' \in \mathbb{R}^a$ and $p' \in \mathbb{R}^b$: to concatenate is to add vectors that use different channels.
 # ````
 #
 # ````{prf:proof}
-# 1. Block by block, $[W_e\; W_p]\,[e; p] = W_e e + W_p p$. With both blocks equal to $W$ this is $W e + W p = W(e + p)$.
-# 2. If $W_e \ne W_p$, some $x$ has $W_e x \ne W_p x$. The pairs $(x, 0)$ and $(0, x)$ have the same sum $x$ and different images. ∎
-# ````
+# (a) Block by block, $[W\; W]\,[e; p] = We + Wp = W(e + p)$.
 #
-# So a widespread argument is wrong: concatenation does not keep words and places apart, and addition does not let them mix more freely.
-# $W_e e + W_p p$ has the same kinds of terms in a score, with weights of their own.
-# Addition is the special case, and its merit is the price: no wider weights, no narrower words.
+# (b) Some $x$ has $W_e x \ne W_p x$. The pairs $(x, 0)$ and $(0, x)$ have the same sum $x$, and the images $W_e x$ and $W_p x$.
+#
+# (c) Zeros change nothing in a sum.
+# ````
+
+# %% [markdown]
+# By (a), two full vectors side by side can do all that their sum can, at the price of wider weights.
+# By (c), words that leave channels free for the place are as good as concatenated; a model that learns its words may free some.
+# At *equal* width neither contains the other: narrower words are words of fewer dimensions, and sinusoids use all channels.
+
+# %% [markdown]
+# A widespread argument for adding says that concatenation keeps words and places apart, while a sum lets them mix.
+# It is wrong: in a score, $W_e e + W_p p$ meets its like, and every part meets every other.
+# Here is such a score, with the one term in which a *word* asks for a *place*.
+
+# %%
+U_e, U_p = torch.randn(2, 8, 16, generator=rng).double()  # for the keys
+score = (W_e @ e + W_p @ p) @ (U_e @ e + U_p @ p)
+terms = [(W @ x) @ (U @ y) for W, x in [(W_e, e), (W_p, p)]
+         for U, y in [(U_e, e), (U_p, p)]]
+print("four terms:", torch.allclose(sum(terms), score))
+print("word asks for place:", round(terms[1].item(), 1))
 
 # %% [markdown]
 # A product $e \odot p$ is another matter.
@@ -112,8 +144,10 @@ print("largest entry of any row:", pe_lab.sinusoidal(512, 512).abs().max().item(
 
 # %% [markdown]
 # Half of the first word is deleted.
-# On the other hand no entry exceeds 1, so a product with sinusoids cannot blow up, as one sometimes reads.
-#
+# On the other hand no entry exceeds 1, so a product with sinusoids makes no channel larger.
+# A product that blows up has other factors.
+
+# %% [markdown]
 # ### The same budget for all
 #
 # Which way learns best?
@@ -125,8 +159,9 @@ print("largest entry of any row:", pe_lab.sinusoidal(512, 512).abs().max().item(
 ways = ["none", "add", "multiply", "concat-8", "concat-32"]
 joined = lab.load("add-concat")
 for symbols in ("characters", "words"):
+    kinds = joined.of(f"{symbols}/add")[0].config["vocabulary_size"]
     counts = [joined.final(f"{symbols}/{w}", "parameters")[0] for w in ways]
-    print(f"{symbols}: within 0.1 % of {min(counts):.0f} parameters:",
+    print(f"{kinds} {symbols}: within 0.1 % of {min(counts):.0f} parameters:",
           max(counts) < 1.001 * min(counts))
 
 # %%
@@ -150,11 +185,12 @@ with plots.figure(2, size=(6.8, 2.9), sharey=True) as (fig, axes):
 fig
 
 # %% [markdown]
-# With few symbols, half of the channels for the place wins, and by more than the spread:
-# a character needs few channels, and the place gets its own.
-# With many words, adding and concatenating are equal within the spread, and the product does worse than no position.
-# "Concatenation is worse" and "addition loses information" are both too simple:
-# {numref}`fig-add-ways` shows that the answer depends on how many symbols share the channels.
+# Among characters, half of the channels for the place wins, and by more than the spread.
+# A likely reason: 65 characters need few channels.
+# Among 2048 words, adding and concatenating are equal within the spread, and the product does no better than no position.
+#
+# "Concatenation is worse" and "addition loses information" are both too simple.
+# {numref}`fig-add-ways` has two vocabularies and two answers.
 
 # %% [markdown]
 # ## Four terms in a score
@@ -168,8 +204,9 @@ fig
 # $$ (eq-four)
 #
 # The last one is the kernel of {ref}`ch-score`; the first is what attention was before position came in.
-# {cite:t}`ke2021` call the two in the middle noisy and remove them.
-# How large is each, at first? That depends on how large the words are.
+# {cite:t}`ke2021` call the two in the middle noisy, and give words and places weights of their own instead of one sum.
+# (They are sometimes cited *for* adding. They argue against it.)
+# How large is each term, at first? That depends on how large the words are.
 
 # %%
 def four_terms(words, table):  # both (L, d): the four (L, L) matrices
@@ -205,9 +242,38 @@ for name, scale in scales.items():
 
 # %% [markdown]
 # With words from $N(0, 1/d)$ the place–place term is 130 and the word–word term 0.04: such a head sees places and no words.
-# With both factors the words are at 11658, and it is the other way round.
+# With $N(0, 1)$ and the factor on top the words are at 11658, and it is the other way round.
 # In the two cases in between both can be heard.
 # The mixed terms are not zero, but noise: random words have nothing to say about places.
+
+# %% [markdown]
+# ### Can the parts be found again?
+#
+# After the sum, nobody stores $e$ and $p$.
+# A simple reader has the table and the list of words, and takes the row that fits best, the largest product.
+# (For words it subtracts half of the squared norm, so that long ones have no advantage.)
+# Predict how often it finds the place, in each of the three cases.
+
+# %%
+def found(std, factor, tokens=2000, count=1000):
+    rng = torch.Generator().manual_seed(1)
+    words = word_vectors(std, factor, rows=count)
+    word = torch.randint(count, (tokens,), generator=rng)
+    place = torch.randint(len(table), (tokens,), generator=rng)
+    x = words[word] + table[place]
+    best_place = (x @ table.T).argmax(dim=1)
+    best_word = (x @ words.T - words.square().sum(dim=1) / 2).argmax(dim=1)
+    return [(a == b).double().mean() for a, b in [(best_word, word), (best_place, place)]]
+
+for name in ("N(0, 1/d)", "N(0, 1)", "N(0, 1) · √d"):
+    word, place = found(*scales[name])
+    print(f"{name:13} word found {word:4.0%}   place found {place:4.0%}")
+
+# %% [markdown]
+# In balance, the sum holds both: every word is found among 1000, and nearly every place among 256.
+# What is missed are neighbours, whose rows are alike.
+# Out of balance, one part drowns the other.
+# So "a sum mixes the two beyond recovery" is as wrong as "a sum always keeps both": it depends on width and scale.
 
 # %% [markdown]
 # ## First clue: how long is a vector?
@@ -215,6 +281,7 @@ for name, scale in scales.items():
 # The table has no choice: $\lVert PE(p)\rVert = \sqrt{d/2}$ at every position, as {ref}`ch-tables` proved, 16 at $d = 512$.
 # (One reads 22.6, which is $\sqrt{512}$: the root of the width, not of half of it.)
 # The words depend on who initialised them.
+# Share is the word's part in the sum of the two norms; energy is the squared norm.
 # Predict the norm of 512 numbers from $N(0, 1)$, before you look at the cell and at {numref}`fig-add-norms`.
 
 # %%
@@ -246,10 +313,15 @@ fig
 
 # %% [markdown]
 # {cite:t}`vaswani2017` multiply the embeddings by $\sqrt{d_\text{model}}$, in section 3.4.
-# That makes sense for embeddings that start at $N(0, 1/d)$, as their code draws them: norm 1 becomes 22.6, of the order of 16.
+# The paper does not say how they are drawn; their code {cite:p}`vaswani2018` takes $N(0, 1/d)$. Then norm 1 becomes 22.6, of the order of 16.
+# Without the factor, the table has 16 times the norm of a word and 256 times its energy.
+# That it cannot drown the words because its norm does not grow with $p$ is no comfort: 16 is enough.
+
+# %% [markdown]
 # PyTorch's `nn.Embedding` draws from $N(0, 1)$.
 # There the words have norm 22.6 *without* the factor, and with it 512, which is 32 times the table.
-# A widespread statement says that the standard initialisation has variance $1/d$. In PyTorch it has not:
+# A widespread statement says that the standard initialisation has variance $1/d$.
+# In PyTorch it has not:
 
 # %%
 embedding = torch.nn.Embedding(2000, 512)
@@ -259,52 +331,98 @@ print("variance:", round(embedding.weight.var().item(), 2), " 1/d:", round(1 / 5
 # So the factor is right or wrong *together with* an initialisation.
 # One line of code, `x * sqrt(d)`, cures one model and ruins another.
 #
-# ### Measure it on a model
+# The last bar of {numref}`fig-add-norms` is a third case.
+# Code that loops `xavier_uniform_` over all matrices redraws the embedding, too; its numbers get smaller as the vocabulary grows.
+# With 37000 words and the factor, norm 3.74 stands beside 16.
 #
-# Here are three models as they start, with the norm of their scaled words and of their table.
-# The third is the suspect.
+# Now measure the models as they start, after all factors.
 
 # %%
-names = {"healthy": "right", "another one": "default", "suspect": "forgotten"}
-print("width:", result.of("right")[0].config["sizes"]["d_model"])
-for name, variant in names.items():
-    word = result.final(variant, "word_norm").mean()
-    place = result.final(variant, "position_norm").mean()
-    print(f"{name:12} words {word:5.1f}   table {place:4.1f}")
+print("width:", result.of(models["A"])[0].config["sizes"]["d_model"])
+for code in "ABCEF":
+    word = result.final(models[code], "word_norm").mean()
+    place = result.final(models[code], "position_norm").mean()
+    print(f"model {code}   words {word:5.0f}   table {place:5.1f}")
 
 # %% [markdown]
-# At $d = 128$ the table has norm 8.
-# The suspect's words have norm 1, less than an eighth of what they stand beside.
+# ## Second clue: ratio or size?
+#
+# The suspect's words have norm 1, an eighth of what they stand beside.
 # Is it the *ratio* that hurts, or is it that the words are small?
-# The laboratory has a control: words as small as the suspect's, and a table made small along with them.
-# Predict where its curve runs, near the healthy one or near the suspect.
+# Models E and F are controls with the healthy ratio: in E all is smaller by $\sqrt d$, in F all is larger by $\sqrt d$.
+# Predict where the two run, near A or near B.
 
 # %%
-for name in ("right", "small", "forgotten"):
-    mean, spread = lab.mean_spread(result.at(name, "held_out_loss", 200))
-    label = {"right": "healthy", "small": "control", "forgotten": "suspect"}[name]
-    print(f"{label:8} at step 200: {mean:.2f} ± {spread:.2f}")
+for code in "AEFB":
+    print(loss_at(code, 200))
 
 # %% [markdown]
-# The control learns almost as fast as the healthy model.
-# Small is not the problem; small *beside a large table* is.
+# E is almost as fast as the healthy model, so small is not the problem; small *beside a large table* is.
+# F has the right ratio, too, and is late, though less so than B.
+# A factor on everything is not quite harmless: large inputs make large scores, and we look at those next.
+
+# %% [markdown]
+# ## Third clue: what does attention look at?
 #
+# We need no training for it: one head with random $W_q$ and $W_k$ at $d = 128$, and 16 tokens.
+# A score is linear in its key, and the key is $W_k$ of a word plus $W_k$ of a place.
+# Softmax ignores what is constant along a row.
+# So we compare how much each part varies along the rows.
+
+# %%
+def first_look(std, factor, place_factor, seed, length=16, d_model=128):
+    words = word_vectors(std, factor, length, d_model, seed)
+    places = place_factor * pe_lab.sinusoidal(length, d_model, dtype=torch.float64)
+    rng = torch.Generator().manual_seed(100 + seed)
+    W_q, W_k = torch.randn(2, d_model, 32, generator=rng).double() / sqrt(d_model)
+    queries = (words + places) @ W_q / sqrt(32)
+    by_word, by_place = queries @ (words @ W_k).T, queries @ (places @ W_k).T
+    varies = [x.var(dim=1).mean() for x in (by_word, by_place)]
+    top = (by_word + by_place).softmax(dim=1).amax(dim=1).mean()
+    return torch.stack((varies[0] / sum(varies), top))
+
+# %%
+r = sqrt(128)
+recipes = {"A": (1 / r, r, 1), "B": (1 / r, 1, 1), "D": (1, r, 1),
+           "E": (1 / r, 1, 1 / r), "F": (1, r, r)}
+for code, recipe in recipes.items():
+    looks = torch.stack([first_look(*recipe, seed) for seed in range(20)])
+    share, top = looks.mean(dim=0).tolist()
+    print(f"model {code}   by the word {share:5.1%}   largest weight {top:.2f}")
+
+# %% [markdown]
+# In A, nine tenths of what distinguishes one key from another is its word; in B it is less than a tenth.
+# The suspect's first attention looks at places, and hardly at words.
+#
+# D and F show another trouble.
+# Their scores are so large that one key takes nearly all, and where a softmax is saturated its gradient is small.
+# D, on top of that, looks at words alone.
+# Nearly even weights, as in E, did little harm.
+
+# %% [markdown]
 # ## Name the culprit
 #
 # You have the clues.
-# Six models were trained: `right`; `forgotten`, with $N(0, 1/d)$ and no factor; `default`, with PyTorch's $N(0, 1)$ and no factor;
-# `both`, with $N(0, 1)$ and the factor on top; `small`, the control; and `none`, without position.
-# Which one is the suspect?
+# These are the true names:
+#
+# - `right`: $N(0, 1/d)$, times $\sqrt d$;
+# - `forgotten`: $N(0, 1/d)$, no factor;
+# - `default`: PyTorch's $N(0, 1)$, no factor;
+# - `both`: PyTorch's $N(0, 1)$, times $\sqrt d$;
+# - `small` and `large`: the controls;
+# - `none`: no position at all.
+#
+# Which one is B?
 
 # %% [markdown]
 # `````{exercise} Name the culprit ★★
 # :label: ex-07-culprit
 #
-# Set `culprit` to one of the six names.
+# Set `culprit` to one of the seven names.
 #
 # ````{admonition} Hint 1
 # :class: dropdown hint
-# The table of the suspect has norm 8, as it should at $d = 128$.
+# The table of B has norm 8, as it should at $d = 128$. That leaves out the controls, and `none`.
 # ````
 #
 # ````{admonition} Hint 2
@@ -334,8 +452,9 @@ pe_lab.check("07-culprit", culprit)
 # ````
 
 # %% [markdown]
-# ## All six, side by side
+# ## All seven, side by side
 #
+# Now look behind the code names.
 # The cell prints exact matches and BLEU {cite:p}`papineni2002,post2018` on held-out numbers, over three seeds.
 # Before you run it: which is worse, the factor forgotten, or the factor on top of $N(0, 1)$?
 
@@ -346,29 +465,32 @@ def report(name):
     exact = f"exact {match[0]:.3f} ± {match[1]:.3f}"
     print(f"{name:15}{exact}   BLEU {bleu[0]:5.1f} ± {bleu[1]:.1f}")
 
-short = ["right", "forgotten", "default", "both", "small", "none"]
 print("steps:", result.curve("right", "held_out_loss")[0][-1])
-for name in short:
+for code, name in models.items():
+    print(code, end="  ")
     report(name)
 
-# %% mystnb={"figure": {"name": "fig-add-six", "caption": "Held-out loss of the six models, mean over three seeds. Both ways of losing the balance cost time; with N(0, 1) and the factor on top, it is worse than having no position."}, "image": {"alt": "Six curves of loss against step. Right, default and small fall together; forgotten falls later; none stops at about one half and both stays near one."}}
+# %% mystnb={"figure": {"name": "fig-add-seven", "caption": "Held-out loss of the seven models, mean over three seeds. Losing the balance costs time; with N(0, 1) and the factor on top, it is worse than having no position."}, "image": {"alt": "Seven curves of loss against step. Right, default and small fall together; large falls later and forgotten last; none stops at about one half and both stays near one."}}
 plots.lines(
     result.curve("right", "held_out_loss")[0],
-    {name: result.curve(name, "held_out_loss")[1].mean(0) for name in short},
+    {name: result.curve(name, "held_out_loss")[1].mean(0) for name in models.values()},
     xlabel="step",
     ylabel="held-out loss",
+    size=(6.8, 4.0),
 )
 
 # %% [markdown]
-# Three healthy ones in {numref}`fig-add-six`, `right`, `default` and `small`: different sizes, similar ratios.
-# The forgotten factor costs a tenth of the exact matches at this budget.
-# The factor on top of $N(0, 1)$ is the real disaster: the words drown the table, and the model does worse than with no position at all,
-# since it has to find faint marks in large noise.
+# Three healthy ones in {numref}`fig-add-seven`: `right`, `default` and `small`.
+# The forgotten factor costs more than a tenth of the exact matches at this budget.
+#
+# The factor on top of $N(0, 1)$ is the real disaster, worse than no position at all.
+# It has both troubles of the third clue: words that drown the table, and a saturated softmax.
+# The second alone, in `large`, costs far less.
 
 # %% [markdown]
 # ### Is it forever?
 #
-# A popular rule says that the bug costs so and so many points of BLEU.
+# One finds rules that put the cost of this bug at so and so many points of BLEU.
 # Give the suspect three times as long, 900 steps, and look again.
 
 # %%
@@ -380,8 +502,9 @@ for name in ("right-long", "forgotten-long"):
 
 # %% [markdown]
 # The gap is gone, within the spread.
-# Here the bug costs time and not quality: training can rescale the words, and does.
-# A loss in BLEU belongs to one model, one budget and one task; the mechanism belongs to all.
+# Here the bug costs time and not quality: the loss gets to 0.1 in 237 steps instead of 127, and in the end both are there.
+# A loss in BLEU belongs to one model, one budget and one task.
+# The mechanism, one part drowning the other at the start, can be measured before any training.
 
 # %% [markdown]
 # ### See it live
@@ -398,15 +521,16 @@ print("right below both:     ", loss["right"] < loss["both"])
 # %% [markdown]
 # ## Two opposite pieces of advice
 #
-# "Multiply the embeddings by $\sqrt{d}$" says one article, "divide the table by $\sqrt{d}$" says another.
-# Both are right, one at a time:
+# "Multiply the embeddings by $\sqrt{d}$", one reads, and elsewhere "divide the table by $\sqrt{d}$".
+# For words from $N(0, 1/d)$ both are right, one at a time:
 #
 # $$
 # \sqrt{d}\,e + p = \sqrt{d}\,\bigl(e + p/\sqrt{d}\bigr).
 # $$ (eq-same-ratio)
 #
-# The two sums are the same up to a factor, and the first LayerNorm removes a factor.
-# Who follows both at once is left with a ratio that is wrong by $\sqrt d$ again.
+# The two sums have one ratio and differ by a common factor.
+# A LayerNorm right after the sum removes that factor exactly.
+# Follow both pieces of advice at once, and the ratio is off by $\sqrt d$ again, in the other direction.
 
 # %%
 words = word_vectors(512**-0.5)
@@ -417,9 +541,10 @@ both = sqrt(512) * words + table / sqrt(512)
 print("after both:", round((words.norm() * 512 / table.norm()).item(), 1), "to 1")
 
 # %% [markdown]
-# Which one should you take?
-# Any: what counts is that the two parts are of similar size when training starts.
-# Measure both norms, and change what is easiest to change.
+# Our two controls show what happens where the sum is *not* normalised first: `small` is the divided form, and as good as `right` but for a little delay.
+# So which advice should you take?
+# Either, if it brings the two parts to similar size when training starts.
+# For words from $N(0, 1)$ it is neither: they are in balance as they are.
 #
 # ## What LayerNorm forgives
 #
@@ -437,9 +562,12 @@ for name, factor in [("forgotten", 1), ("right", sqrt(512))]:
           f"   after LayerNorm {share_of_word(norm(total), words):.3f}")
 
 # %% [markdown]
-# It forgives a common factor and does nothing about the ratio: after the sum, nobody can weigh the parts apart any more.
+# It forgives a common factor and does next to nothing about the ratio.
+# (The small gain comes from the mean that it subtracts: a row of the table has a mean well above zero, a random word hardly any.)
 # The place to act is before the sum.
-# BERT-type models normalise the sum before the first layer {cite:p}`devlin2019`; their words and *learned* rows both start at $N(0, 0.02^2)$ and so in balance.
+#
+# The code of {cite:t}`devlin2019` normalises the sum before the first layer.
+# Its words and *learned* rows start with one and the same small standard deviation, 0.02, and so in balance.
 
 # %% [markdown]
 # ## Dropout, once, on the sum
@@ -458,8 +586,8 @@ print("zeros, twice:", round((twice == 0).float().mean().item(), 2))
 
 # %% [markdown]
 # $1 - 0.9^2 = 0.19$.
-# A related slip is dropout on the table alone: it puts out clocks at random, and with the pair of a clock its place.
-#
+
+# %% [markdown]
 # ## A pad is nowhere
 #
 # `nn.Embedding(padding_idx=0)` keeps the vector of the pad at zero.
@@ -475,19 +603,21 @@ print("norms after adding the table:  ", [f"{n:.2f}" for n in x[0, 2:].norm(dim=
 # %% [markdown]
 # Zeros would not help either: a key of zeros gets the score 0, and $e^0 = 1$ is not nothing.
 # What keeps pads out is the attention mask.
-# The check: with a mask, what the pad is makes no difference; without it, it does.
+# With it, real tokens cannot notice which word or which place a pad has.
+# So leaving positions off the pads does no harm, as one sometimes reads, and no good.
 
 # %%
 pe_lab.seed(0)
 table_32 = pe_lab.Sinusoidal(32)
 model = pe_lab.Transformer(100, 32, 4, 2, kind="encoder", encoding=table_32)
 model = model.double().eval()
-zeros, sevens = torch.tensor([[5, 9, 0, 0]]), torch.tensor([[5, 9, 7, 7]])
 real = torch.tensor([[True, True, False, False]])
-masked = (model(zeros, mask=real) - model(sevens, mask=real))[:, :2].abs().max()
-bare = (model(zeros) - model(sevens))[:, :2].abs().max()
-print("with a mask, below 1e-12:", bool(masked < 1e-12))
-print("without, above 0.01:     ", bool(bare > 0.01))
+one = {"ids": torch.tensor([[5, 9, 0, 0]]), "positions": torch.tensor([0, 1, 2, 3])}
+two = {"ids": torch.tensor([[5, 9, 7, 8]]), "positions": torch.tensor([0, 1, 90, 40])}
+masked = (model(**one, mask=real) - model(**two, mask=real))[:, :2].abs().max()
+bare = (model(**one) - model(**two))[:, :2].abs().max()
+print("other pads, other places, with a mask, below 1e-12:", bool(masked < 1e-12))
+print("without a mask, above 0.01:", bool(bare > 0.01))
 
 # %% [markdown]
 # ## Common mistakes
@@ -524,7 +654,7 @@ for where, values in logits.items():
 #
 # `pe_lab.Transformer` draws embeddings from $N(0, 1/d)$ and multiplies by $\sqrt d$, unless told otherwise: `embedding_std`, `embedding_scale`.
 # A model assembled from PyTorch's parts has `nn.Embedding` and no factor.
-# Both are balanced, as {numref}`fig-add-norms` said:
+# Both are balanced, as {numref}`fig-add-norms` said.
 
 # %%
 pe_lab.seed(0)
@@ -535,7 +665,7 @@ for name, x in [("pe_lab", ours), ("nn.Embedding", theirs)]:
     print(f"{name:13} norm {x.norm(dim=-1).mean().item():.1f}, table 16")
 
 # %% [markdown]
-# Put the two habits together, PyTorch's layer and the paper's factor, and you have `both`, the disaster of {numref}`fig-add-six`.
+# Put the two habits together, PyTorch's layer and the paper's factor, and you have `both`, the disaster of {numref}`fig-add-seven`.
 # It is an easy mistake: each half is right where it comes from.
 #
 # ## Exercises
@@ -782,7 +912,8 @@ pe_lab.check("07-pad", embed)
 #
 # ````{admonition} Answer 2
 # :class: dropdown
-# **b.** With both blocks equal. Not a: the weights mix both parts. Not c: residuals need one width within the stack, and the concatenated vector has one.
+# **b.** With both blocks equal, if it is of twice the width. Not a: the weights mix both parts. Not c: residuals need one width within the stack,
+# and the concatenated vector has one.
 # ````
 
 # %% [markdown]
@@ -805,9 +936,9 @@ pe_lab.check("07-pad", embed)
 # %% [markdown]
 # ## Take-away
 #
-# - What counts is the ratio of word to place when training starts. $\sqrt d$ belongs to $N(0, 1/d)$, and not to PyTorch's $N(0, 1)$.
-# - Too small words make a model late; too large ones drown the places, and that is worse.
-# - Adding is concatenating with tied weights. With few symbols concatenation learns better; with many words we saw no difference.
+# - Measure the ratio of word to place when training starts. $\sqrt d$ belongs to $N(0, 1/d)$, and not to PyTorch's $N(0, 1)$.
+# - In our runs, words that were too small made the model late; words that were too large drowned the places, and that was worse.
+# - Adding is concatenating with tied weights. With few symbols concatenation learned better; with many words we saw no difference.
 # - Dropout once, on the sum; a mask for pads; and LayerNorm forgives a common factor, not a ratio.
 #
 # {numref}`fig-add-triangle` shows the healthy sum and the suspect.
@@ -829,10 +960,10 @@ fig
 #
 # - {cite:t}`vaswani2017`: the factor in section 3.4, the sum in section 3.5, dropout on the sum in section 5.4.
 # - {cite:t}`ke2021`: argue that the cross terms of {eq}`eq-four` are noise, and give words and places weights of their own.
-# - {cite:t}`press2017`: why the output layer may share the embedding matrix, which is the reason for keeping it small.
-# - {cite:t}`devlin2019`: words, learned positions and segments in one sum, normalised before the first layer.
+# - {cite:t}`press2017`: why the output layer may share the embedding matrix, as that of the original Transformer does.
+# - {cite:t}`devlin2019`: words, learned positions and segments in one sum.
 # - {cite:t}`xiong2020`: what the place of LayerNorm does to the start of training.
 # - {cite:t}`post2018`: how BLEU has to be reported so that it can be compared.
 
-# %% tags=["nbval-ignore-output"] reason="versions and the date differ from run to run"
+# %% tags=["nbval-ignore-output"] reason="versions and processors differ from machine to machine"
 pe_lab.provenance()

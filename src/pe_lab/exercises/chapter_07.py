@@ -257,6 +257,17 @@ CULPRIT = Exercise(
             "the healthy model. Look at the table's norm.",
         ),
         Mistake(
+            "all is large there, in the right ratio",
+            "large",
+            "In that control the words have norm 128. Look at the norm of the suspect's "
+            "words.",
+        ),
+        Mistake(
+            "this one is healthy",
+            "right",
+            "That is model A, which the suspect is compared with.",
+        ),
+        Mistake(
             "this one has large words",
             "default",
             "N(0, 1) words have norm √d already, without a factor. Look at the norm of "
