@@ -2,7 +2,9 @@
 # (ch-rotate)=
 # # Rotate by k
 #
-# *Reading 50 minutes · computing 10 seconds on one core · before this: {ref}`ch-tables`*
+# :::{div} strip
+# 50 minutes to read · under 15 s of CPU · you need matrix products and {ref}`ch-tables`.
+# :::
 #
 # **You will be able to**
 #
