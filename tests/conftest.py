@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import os
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
@@ -20,6 +26,17 @@ hypothesis.settings.register_profile("repeatable", deadline=None, derandomize=Tr
 hypothesis.settings.register_profile("explore", deadline=None, max_examples=1000)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
+# Chromium as it runs in a container, and silent: it calls nobody by itself.
+CHROMIUM = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+]
 SITE_TESTS = Path(__file__).with_name("site")
 
 
@@ -29,3 +46,18 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     named = [Path(argument.split("::")[0]).resolve() for argument in config.args]
     return not any(path.is_relative_to(SITE_TESTS) for path in named) or None
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium. One for all: Playwright runs once in a process."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: no browser to drive"
+    )
+    path = shutil.which("chromium") or shutil.which("google-chrome")
+    if path is None:
+        pytest.skip("chromium is not installed: pages cannot be seen")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=CHROMIUM)
+        yield chromium
+        chromium.close()

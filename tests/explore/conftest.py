@@ -21,7 +21,6 @@ from pe_lab import explore  # noqa: E402
 from pe_lab.explore.base import Explorable, bundle  # noqa: E402
 
 HOST = Path(__file__).parents[2] / "book/_static/explorables/host.js"
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 NAMES = [name for name in explore.__all__ if name != "Explorable"]
 
 
@@ -69,21 +68,6 @@ def page_of(*widgets: Explorable) -> str:
         f"{tag('state', {'state': state})}"
         f'<script defer src="host.js"></script>{views}</html>'
     )
-
-
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Any]:
-    """A Chromium, for the whole session."""
-    playwright = pytest.importorskip(
-        "playwright.sync_api", reason="playwright is not installed: no browser to drive"
-    )
-    path = shutil.which("chromium") or shutil.which("google-chrome")
-    if path is None:
-        pytest.skip("chromium is not installed: the front ends cannot be seen")
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=FLAGS)
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture

@@ -1,30 +1,25 @@
-"""A browser, and the built site behind a file server that nothing else can reach."""
+"""The built site behind a file server that nothing else can reach."""
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, ViewportSize, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    Route,
+    ViewportSize,
+)
 
 from tests.site.built import MISSING, SITE
 from tests.site.visit import Visit, visit
 
 DESKTOP: ViewportSize = {"width": 1280, "height": 900}
-ARGUMENTS = [
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--disable-dev-shm-usage",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--no-first-run",
-]
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -45,21 +40,18 @@ def site() -> Iterator[str]:
     server.shutdown()
 
 
-@pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    """Chromium: the system's, or else Playwright's own."""
-    with sync_playwright() as playwright:
-        path = shutil.which("chromium") or shutil.which("google-chrome")
-        browser = playwright.chromium.launch(executable_path=path, args=ARGUMENTS)
-        yield browser
-        browser.close()
+def new_context(browser: Browser) -> BrowserContext:
+    """A fresh profile on a desktop screen, with the network unplugged."""
+    context = browser.new_context(viewport=DESKTOP)
+    context.set_default_timeout(120_000)  # ms; a busy machine is no failure
+    context.route("**/*", refuse_other_hosts)
+    return context
 
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A fresh window of a desktop, with the network unplugged."""
-    context = browser.new_context(viewport=DESKTOP)
-    context.route("**/*", refuse_other_hosts)
+    """A fresh window."""
+    context = new_context(browser)
     yield context.new_page()
     context.close()
 
@@ -76,8 +68,7 @@ def refuse_other_hosts(route: Route) -> None:
 @pytest.fixture(scope="session")
 def seen(browser: Browser, site: str) -> Iterator[Callable[[str], Visit]]:
     """What was seen on a page, visited once for all tests."""
-    context = browser.new_context(viewport=DESKTOP)
-    context.route("**/*", refuse_other_hosts)
+    context = new_context(browser)
     visits: dict[str, Visit] = {}
 
     def look(page: str) -> Visit:
