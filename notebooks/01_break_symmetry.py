@@ -2,7 +2,9 @@
 # (ch-break)=
 # # Break the symmetry
 #
-# *Reading 45 minutes · computing 15 seconds on one core · before this: matrix products, and some PyTorch*
+# :::{div} strip
+# 45 minutes to read · under 15 s of CPU · you need matrix products, and some PyTorch.
+# :::
 #
 # **You will be able to**
 #
@@ -426,10 +428,11 @@ print("places 3 and 5, two kinds, other counts:", round(gap[3, 5].item(), 2))
 # After a shuffle it reads $PX + E$, which is $P\,(X + P^\top E)$:
 #
 # $$
-# f(PX + E) = P\,f(X + P^\top E), \qquad\text{while the symmetry asks for}\qquad P\,f(X + E).
+# f(PX + E) = P\,f(X + P^\top E).
 # $$
 #
-# Token by token the marks are exchanged.
+# The symmetry of the whole, marks included, would ask for $P\,f(X + E)$.
+# The difference is that the tokens have exchanged their marks.
 # No two rows of the table are equal, so every shuffle exchanges some; the cell shows that the outputs notice.
 
 # %%
@@ -515,6 +518,8 @@ fig
 # ````
 #
 # ````{prf:proof}
+# We shuffle the tokens once more, and watch one of them.
+#
 # 1. All orders are equally likely, so nothing changes on average if we draw the tokens $X$ and then shuffle them by a uniformly random $P$ that does not depend on $X$.
 # 2. The model reads $PX$. By equivariance, the token of row $s$ of $X$ gets the prediction of row $s$ of $f(X)$, whatever $P$ is. Call this row $y$.
 # 3. Given $X$, the prediction $y$ is fixed, and the token's place after the shuffle is any of the $n$ places with probability $1/n$.
@@ -563,8 +568,8 @@ for kind in ("none", "sinusoidal"):
     curve = [stall.at(name, "held_out_loss", n).mean() for n in (0, 200, 1200)]
     print(f"{kind:11}", [f"{loss:.2f}" for loss in curve])
 
-# %% mystnb={"figure": {"name": "fig-break-tasks", "caption": "Held-out loss during training without position (grey) and with sinusoids (green): mean and range over three seeds. Dotted: the loss of the best constant guess. Only two of the seven tasks stall from the start, and one is solved without position."}, "image": {"alt": "Seven small panels of loss against training step. In position and permuted-abc the grey curve stays at the dotted line; in the other tasks it falls, in fixed-abc to zero."}}
-with plots.figure(3, 3, size=(6.8, 6.0)) as (fig, axes):
+# %% mystnb={"figure": {"name": "fig-break-tasks", "caption": "Held-out loss during training without position (grey) and with sinusoids (green): mean and range over three seeds. Dotted: the loss of the best constant guess. Only two of the seven tasks stall from the start; in fixed-abc the two curves lie on each other."}, "image": {"alt": "Seven small panels of loss against training step. In position and permuted-abc the grey curve stays at the dotted line; in the other tasks it falls, in fixed-abc to zero."}}
+with plots.figure(4, 2, size=(6.8, 4.2)) as (fig, axes):
     for ax, task in zip(axes, tasks, strict=False):
         for kind, paint in (("none", "content"), ("sinusoidal", "position")):
             steps, losses = stall.curve(f"{task}/{kind}", "held_out_loss")
@@ -573,13 +578,13 @@ with plots.figure(3, 3, size=(6.8, 6.0)) as (fig, axes):
             ax.fill_between(steps, low, high, color=plots.color(paint), alpha=0.25)
         guess = stall.final(f"{task}/none", "guess").mean()
         ax.axhline(guess, color="#777777", ls=":", lw=1)
-        ax.set(title=task, ylim=(-0.1, None), xlabel="step")
-    axes[0].text(150, 2.35, "none", color=plots.color("content"))
-    axes[0].text(150, 0.2, "sinusoidal", color=plots.color("position"))
-    for ax in axes[::3]:
+        ax.set_title(task, fontsize=10)
+        ax.set(ylim=(-0.1, None), xlabel="step")
+    axes[0].text(120, 2.35, "none", color=plots.color("content"))
+    axes[0].text(120, 0.2, "sinusoidal", color=plots.color("position"))
+    for ax in axes[::4]:
         ax.set_ylabel("held-out loss")
-    for ax in axes[len(tasks):]:
-        ax.axis("off")
+    axes[-1].axis("off")
 fig
 
 # %% [markdown]
@@ -996,11 +1001,11 @@ pe_lab.check("01-floor", floor)
 #
 # {numref}`fig-break-equation` is the equation, drawn.
 
-# %% mystnb={"figure": {"name": "fig-break-equation", "caption": "One head on six tokens: outputs, outputs of the shuffled input, and the shuffled outputs. The last two are equal."}, "image": {"alt": "Three heat maps of six rows; the second and third are identical, and contain the rows of the first in another order."}}
+# %% mystnb={"figure": {"name": "fig-break-equation", "caption": "One head on six tokens, first eight channels: outputs, outputs of the shuffled input, and the shuffled outputs. The last two are equal."}, "image": {"alt": "Three heat maps of six rows; the second and third are identical, and contain the rows of the first in another order."}}
 f = masked()
 outputs = [f(tokens)[0], f(tokens[:, order])[0], f(tokens)[0][order]]
 plots.heatmaps(
-    outputs,
+    [output[:, :8] for output in outputs],
     titles=["f(X)", "f(PX)", "P f(X)"],
     xlabel="channel",
     ylabel="place",
@@ -1020,5 +1025,5 @@ plots.heatmaps(
 # - {cite:t}`kazemnejad2023`: how such a decoder can represent absolute and relative positions, and where it extrapolates better.
 # - {cite:t}`sinha2021`: how little masked language models suffer when word order is destroyed in pre-training.
 
-# %% tags=["nbval-ignore-output"] reason="versions and the date differ from run to run"
+# %% tags=["nbval-ignore-output"] reason="versions and processors differ from machine to machine"
 pe_lab.provenance()

@@ -199,8 +199,10 @@ fig
 # Their score is a product of two sums:
 #
 # $$
-# (e_m + p_m)\cdot(e_n + p_n) = \underbrace{e_m\cdot e_n}_{\text{word–word}} + \underbrace{e_m\cdot p_n}_{\text{word–place}}
-# + \underbrace{p_m\cdot e_n}_{\text{place–word}} + \underbrace{p_m\cdot p_n}_{\text{place–place}}.
+# \begin{aligned}
+# (e_m + p_m)\cdot(e_n + p_n) ={} & \underbrace{e_m\cdot e_n}_{\text{word–word}} + \underbrace{e_m\cdot p_n}_{\text{word–place}} \\
+# & + \underbrace{p_m\cdot e_n}_{\text{place–word}} + \underbrace{p_m\cdot p_n}_{\text{place–place}}.
+# \end{aligned}
 # $$ (eq-four)
 #
 # The last one is the kernel of {ref}`ch-score`; the first is what attention was before position came in.
@@ -585,7 +587,8 @@ print("zeros, once: ", round((once == 0).float().mean().item(), 2))
 print("zeros, twice:", round((twice == 0).float().mean().item(), 2))
 
 # %% [markdown]
-# $1 - 0.9^2 = 0.19$.
+# Nine tenths pass each time, so $1 - 0.9^2 = 0.19$ of all entries are lost.
+# One dropout, after the sum, is what the paper describes.
 
 # %% [markdown]
 # ## A pad is nowhere
@@ -604,7 +607,7 @@ print("norms after adding the table:  ", [f"{n:.2f}" for n in x[0, 2:].norm(dim=
 # Zeros would not help either: a key of zeros gets the score 0, and $e^0 = 1$ is not nothing.
 # What keeps pads out is the attention mask.
 # With it, real tokens cannot notice which word or which place a pad has.
-# So leaving positions off the pads does no harm, as one sometimes reads, and no good.
+# One reads that leaving positions off the pads harms training; to real tokens it makes no difference at all.
 
 # %%
 pe_lab.seed(0)
