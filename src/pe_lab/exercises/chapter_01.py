@@ -1,4 +1,4 @@
-"""Exercises of chapter 1, Break the symmetry: permutations, attention, masks, floors."""
+"""Exercises of chapter 1, Break the symmetry: permutations, masks, floors."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ MATRIX = Exercise(
         Mistake(
             "the inverse permutation",
             _matrix_inverse,
-            "This matrix sends row t to place order[t]. Here row t of the result has to "
-            "be row order[t] of x.",
+            "This matrix sends row t to place order[t]. Here row t of the result has "
+            "to be row order[t] of x.",
         ),
         Mistake(
             "nothing is moved",
@@ -79,9 +79,13 @@ CONFUSE = Exercise(
     stars=1,
     reference=[[0, 1, 2, 2], [2, 2, 1, 0]],
     accepts=_confuses,
-    need="Two different sentences of four token ids from 0, 1, 2, which have each token "
-    "equally often.",
-    praise="The same bag of tokens in another order: pooling cannot see the difference.",
+    need=(
+        "Two different sentences of four token ids from 0, 1, 2, which have each "
+        "token equally often."
+    ),
+    praise=(
+        "The same bag of tokens in another order: pooling cannot see the difference."
+    ),
     mistakes=(
         Mistake(
             "the same sentence twice",
@@ -319,12 +323,14 @@ FLOOR = Exercise(
         Mistake(
             "no place is known",
             _floor_all,
-            "This is the floor when no token tells its place. Marked tokens cost nothing.",
+            "This is the floor when no token tells its place. Marked tokens cost "
+            "nothing.",
         ),
         Mistake(
             "not averaged over all tokens",
             _floor_unaveraged,
-            "This is the loss of an unmarked token. The mean runs over marked ones too.",
+            "This is the loss of an unmarked token. The mean runs over marked ones "
+            "too.",
         ),
         Mistake(
             "bits",

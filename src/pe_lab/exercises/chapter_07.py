@@ -58,7 +58,8 @@ JOIN = Exercise(
         Mistake(
             "the factor is forgotten",
             _join_forgotten,
-            "Words of norm 1 meet a table of norm √(d/2). The chapter is about this sum.",
+            "Words of norm 1 meet a table of norm √(d/2). The chapter is about this "
+            "sum.",
         ),
         Mistake(
             "the table is scaled too",
@@ -121,13 +122,14 @@ SHARE = Exercise(
         Mistake(
             "norms instead of energies",
             _share_norm,
-            "This is the share by norm. Energy is the squared norm; norms of orthogonal "
-            "parts do not add up, energies do.",
+            "This is the share by norm. Energy is the squared norm; norms of "
+            "orthogonal parts do not add up, energies do.",
         ),
         Mistake(
             "the other one's share",
             _share_of_place,
-            "This is the share of the table. The words' part goes on top of the fraction.",
+            "This is the share of the table. The words' part goes on top of the "
+            "fraction.",
         ),
         Mistake(
             "a ratio, not a share",
@@ -241,8 +243,8 @@ CULPRIT = Exercise(
         Mistake(
             "position is there",
             "none",
-            "Without any position the loss stops near 0.5. The suspect goes on falling, "
-            "only late.",
+            "Without any position the loss stops near 0.5. The suspect goes on "
+            "falling, only late.",
         ),
         Mistake(
             "the words are small, not large",
@@ -259,8 +261,8 @@ CULPRIT = Exercise(
         Mistake(
             "all is large there, in the right ratio",
             "large",
-            "In that control the words have norm 128. Look at the norm of the suspect's "
-            "words.",
+            "In that control the words have norm 128. Look at the norm of the "
+            "suspect's words.",
         ),
         Mistake(
             "this one is healthy",
