@@ -156,6 +156,8 @@ BAD = [
     ({"encoding": pe_lab.RoPE(4), "q_pos": torch.arange(5)}, ValueError, "q_pos and k_pos"),
     ({"encoding": pe_lab.RoPE(4), "k": K[:, :, :4], "v": V[:, :, :4]}, ValueError, "q_pos and k_pos"),
     ({"encoding": pe_lab.RoPE(6)}, ValueError, "head_dim = 6"),
+    ({"encoding": pe_lab.RoPE(4), "k": K[:, :, :4], "v": V[:, :, :4], "causal": True}, ValueError, "5 queries and 4 keys"),
+    ({"encoding": pe_lab.Shaw(4, 2), "v": V[..., :1]}, ValueError, "v needs 4 channels"),
     ({"encoding": pe_lab.ALiBi(4)}, ValueError, "4 heads"),
 ]  # fmt: skip
 
@@ -190,3 +192,29 @@ class TestMultiHeadAttention:
             pe_lab.MultiHeadAttention(8, 3)
         with pytest.raises(ValueError, match="x needs 3 axes"):
             pe_lab.MultiHeadAttention(8, 2)(torch.zeros(5, 8))
+
+
+@pytest.mark.parametrize("weights", [False, True])
+def test_autocast_changes_neither_dtype_nor_the_formula(weights):
+    """The fused kernel may be coarser under autocast, the formula may not."""
+    q, k, v = heads(dtype=torch.float32)
+    exact, p = pe_lab.attention(q, k, v, return_weights=True)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = pe_lab.attention(q, k, v, return_weights=weights)
+    out = out[0] if weights else out
+    assert out.dtype == torch.float32
+    tolerance = 1e-6 if weights else 0.1
+    assert torch.allclose(out, exact, atol=tolerance)
+
+
+def test_a_wider_bias_does_not_widen_the_output():
+    """Float64 positions make a float64 bias; the output keeps the dtype of q."""
+    q, k, v = heads(dtype=torch.float32)
+    ids = torch.arange(5).double()
+    expected = pe_lab.attention(q, k, v, encoding=pe_lab.ALiBi(3))
+    module = pe_lab.Kerple(3).double()
+    for encoding in (pe_lab.ALiBi(3), module):
+        out, p = pe_lab.attention(q, k, v, encoding=encoding, q_pos=ids, k_pos=ids, return_weights=True)  # fmt: skip
+        assert out.dtype == p.dtype == torch.float32
+        if encoding is not module:
+            assert torch.allclose(out, expected, atol=1e-6)

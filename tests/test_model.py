@@ -170,6 +170,9 @@ def test_trains_under_autocast_and_compiles(scheme):
         (lambda m: pe_lab.Transformer(0, 16, 2, 1), ValueError, "vocab_size needs"),
         (lambda m: pe_lab.Transformer(11, 16, 2, 0), ValueError, "num_layers needs"),
         (lambda m: pe_lab.Transformer(11, 16, 2, 1, kind="encoder").extend(torch.zeros(1, 1).long()), ValueError, "kind='decoder'"),
+        (lambda m: m.encode(torch.zeros(1, 1).long()), ValueError, "kind='encoder-decoder'"),
+        (lambda m: m.extend([[1]]), TypeError, "integer token ids"),
+        (lambda m: pe_lab.Transformer(11, 16, 2, 1, kind="encoder-decoder", source_vocab_size=0), ValueError, "source_vocab_size needs"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(call, error, words):
@@ -182,3 +185,30 @@ def test_what_does_not_fit_is_refused(call, error, words):
 def test_tokens_outside_the_vocabulary_are_refused(bad):
     with pytest.raises(IndexError, match="ids needs numbers from 0 to 10"):
         pe_lab.Transformer(11, 16, 2, 1)(torch.tensor([[0, bad]]))
+
+
+def test_a_row_that_was_all_padding_starts_at_zero():
+    """An empty prompt beside one of three tokens; float64, so 1e-12."""
+    pe_lab.seed(0)
+    scheme = pe_lab.Learned(9, 16, std=1.0)
+    model = pe_lab.Transformer(11, 16, 2, 1, encoding=scheme).double().eval()
+    mask = torch.tensor([[True] * 3, [False] * 3])
+    ids = pe_lab.positions.from_mask(mask)
+    _, cache = model.extend(torch.zeros(2, 3).long(), positions=ids, mask=mask)
+    new = torch.tensor([[4], [5]])
+    together, _ = model.extend(new, cache)
+    assert torch.allclose(together[1], model(new[1:])[0], atol=1e-12)
+
+
+def test_what_cannot_be_counted_on_is_refused():
+    """After an image the next id is no cell's neighbour; rows cannot appear."""
+    scheme = pe_lab.MRoPE(12, (2, 2, 2))
+    model = pe_lab.Transformer(11, 24, 2, 1, encoding=scheme)
+    ids, _ = pe_lab.positions.mrope([2, (1, 2, 2)])
+    _, cache = model.extend(torch.zeros(1, 6).long(), positions=ids[None])
+    with pytest.raises(ValueError, match="needs? positions"):
+        model.extend(torch.zeros(1, 1).long(), cache)
+    plain = pe_lab.Transformer(11, 16, 2, 1)
+    _, cache = plain.extend(torch.zeros(1, 2).long())
+    with pytest.raises(ValueError, match="needs? positions"):
+        plain.extend(torch.zeros(2, 1).long(), cache)

@@ -119,3 +119,25 @@ def test_causal_by_ids_and_offsets():
     assert pairwise_offsets(q_pos, k_pos).tolist() == [[2, 1, 0], [0, -1, -2]]
     batched = positions.causal(q_pos.expand(4, 2), k_pos.expand(4, 3))
     assert batched.shape == (4, 1, 2, 3)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int32])
+def test_offsets_of_small_integers_do_not_wrap(dtype):
+    """In uint8, 0 − 1 is 255 and a causal mask would show every later token."""
+    ids = torch.tensor([0, 1, 100], dtype=dtype)
+    assert pairwise_offsets(ids, ids).tolist() == [
+        [0, -1, -100],
+        [1, 0, -99],
+        [100, 99, 0],
+    ]
+    assert positions.causal(ids, ids).int().tolist() == [
+        [1, 0, 0],
+        [1, 1, 0],
+        [1, 1, 1],
+    ]
+
+
+@pytest.mark.parametrize("bad", [torch.arange(3).bfloat16(), torch.tensor([torch.nan])])
+def test_offsets_of_what_is_no_position_are_refused(bad):
+    with pytest.raises((TypeError, ValueError), match="positions need"):
+        pairwise_offsets(bad, bad)

@@ -94,3 +94,9 @@ def test_permutation_error_of_maps_with_and_without_order():
     assert permutation_error(lambda t: t.cumsum(1), x, order) > 0.1
     with pytest.raises(ValueError, match="permutation needs each of 0 … 4 once, as int64"):
         permutation_error(nn.Identity(), x, torch.tensor([0, 0, 1, 2, 3]))
+
+
+def test_measuring_leaves_the_scheme_as_it_was():
+    scheme = pe_lab.T5Bias(2)
+    pe_lab.desiderata(scheme)
+    assert scheme.weight.dtype == torch.float32

@@ -138,6 +138,7 @@ def test_scaled_sinusoids_are_sinusoids_at_fractional_positions():
         (lambda: scaling.yarn(W, 8, original_length=8, beta_fast=1.0), ValueError, "fewer slow turns"),
         (lambda: scaling.yarn(torch.ones(4), 8, original_length=8), ValueError, "fall from pair to pair"),
         (lambda: scaling.longrope(W, [1.0], [1.0], length=1, original_length=2), ValueError, "32 positive factors"),
+        (lambda: scaling.longrope(W, "short", [1.0], length=1, original_length=2), TypeError, "short_factor needs"),
         (lambda: scaling.longrope_gain(2, original_length=1), ValueError, "original_length needs"),
         (lambda: scaling.yarn_gain(2, mscale=None), TypeError, "mscale needs"),
     ],
@@ -152,3 +153,15 @@ def test_yarn_divides_every_pair_if_none_makes_a_turn():
     """Six positions are less than one turn of the fastest pair; transformers keeps all."""
     w = scaling.yarn(W, 4, original_length=6, truncate=False)
     assert torch.equal(w, W / 4)
+
+
+def test_longrope_factors_are_not_rounded():
+    """A list of factors is float64, whatever the default dtype: 1e-16 relative."""
+    factors = [1 + i / 7 for i in range(32)]
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        w = scaling.longrope(W, factors, factors, length=1, original_length=2)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for ours, given_one, factor in zip(w.tolist(), W.tolist(), factors, strict=True):
+        assert ours == pytest.approx(given_one / factor, rel=1e-15)

@@ -152,3 +152,45 @@ def test_gradient_reaches_real_positions():
 def test_results_need_a_floating_dtype(dtype):
     with pytest.raises(TypeError, match="dtype needs one of float64"):
         pe_lab.rope_table(4, pe_lab.inv_freq(4), dtype=dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.uint16])
+def test_ids_that_wrap_around_are_no_run(dtype):
+    """In uint8, 0 follows 255 by 1: 300 such ids are not the positions 0 … 299."""
+    ids = torch.arange(300).to(dtype)
+    inv_freq = pe_lab.inv_freq(8)
+    expected = unit_circle(ids.long(), inv_freq)
+    assert torch.equal(unit_circle(ids, inv_freq), expected)
+
+
+@pytest.mark.parametrize("ids", [4, torch.arange(300)], ids=["count", "run"])
+def test_gradient_reaches_frequencies(ids):
+    """d/dω Σ_p sin pω + cos pω = Σ_p p (cos pω − sin pω); float32 sums up to 300²."""
+    w = pe_lab.inv_freq(6).requires_grad_()
+    (gradient,) = torch.autograd.grad(unit_circle(ids, w).sum(), w)
+    p = torch.arange(ids) if isinstance(ids, int) else ids
+    angles = p[:, None] * w.detach()
+    expected = (p[:, None] * (angles.cos() - angles.sin())).sum(0)
+    assert torch.allclose(gradient, expected, rtol=1e-6, atol=1e-3)
+
+
+def test_the_table_is_where_the_positions_are_whatever_the_default_device():
+    ids = torch.arange(300)
+    with torch.device("meta"):
+        assert pe_lab.sinusoidal(ids, 8).device == ids.device
+        assert pe_lab.sinusoidal(300, 8).is_meta
+
+
+def test_exported_with_a_count_that_stays_open():
+    """Traced at 5 rows, run at 9: the count is a symbol and not the number 5."""
+
+    class Rows(torch.nn.Module):
+        def forward(self, x):
+            return x + pe_lab.sinusoidal(x.shape[0], 8)
+
+    length = torch.export.Dim("length", min=2, max=4096)
+    program = torch.export.export(
+        Rows(), (torch.zeros(5, 8),), dynamic_shapes=({0: length},), strict=False
+    )
+    table = program.module()(torch.zeros(9, 8))
+    assert torch.allclose(table, pe_lab.sinusoidal(9, 8), rtol=0, atol=6e-8)

@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pe_lab import refuse
-from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.encodings.base import PositionalEncoding, in_full
 
 _AXES = "(batch, heads, length, head_dim)"
 
@@ -79,12 +79,12 @@ def attention(
     if scale is not None:
         scale = refuse.number("scale", scale)
     dropout = refuse.number("dropout", dropout, 0, 1)
+    visible = _visible(mask, causal, q, k)
     if encoding is not None:
         refuse.doors(encoding)
         lengths = (q.shape[2], k.shape[2])
         q_pos, k_pos = _default_ids(q_pos, k_pos, lengths, causal, q.device)
         q, k = encoding.rotate(q, k, q_pos, k_pos)
-    visible = _visible(mask, causal, q, k)
     out, weights = _attend(
         q, k, v, visible, encoding, q_pos, k_pos, scale, dropout, return_weights
     )
@@ -114,8 +114,17 @@ def _attend(
     out, weights = _by_formula(q, k, v, visible, bias, scale, dropout)
     if reads:
         marked = encoding.read(weights, q_pos, k_pos)  # type: ignore[union-attr,arg-type]
-        out = out if marked is None else out + marked
+        out = out if marked is None else out + _as_wide_as(out, marked)
     return out.to(q.dtype), weights.to(q.dtype) if return_weights else None
+
+
+def _as_wide_as(out: Tensor, marked: Tensor) -> Tensor:
+    if marked.shape != out.shape:
+        raise ValueError(
+            f"v needs {marked.shape[-1]} channels, one for each of what the encoding "
+            f"adds to values, got {out.shape[-1]}."
+        )
+    return marked
 
 
 def _fused(
@@ -131,9 +140,10 @@ def _fused(
     if bias is not None:
         extra = bias if visible is None else bias.masked_fill(~visible, -torch.inf)
         extra = extra.to(q.dtype)
-    return F.scaled_dot_product_attention(
+    out = F.scaled_dot_product_attention(
         q, k, v, attn_mask=extra, dropout_p=dropout, scale=scale
     )
+    return out.to(q.dtype)  # autocast would change it
 
 
 def _by_formula(
@@ -147,16 +157,18 @@ def _by_formula(
 ) -> tuple[Tensor, Tensor]:
     wide = torch.promote_types(q.dtype, torch.float32)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    scores = q.to(wide) @ k.to(wide).transpose(-2, -1) * scale
+    with in_full(q):
+        scores = q.to(wide) @ k.to(wide).transpose(-2, -1) * scale
     if bias is not None:
-        scores = scores + bias
+        scores = scores + bias.to(wide)
     if visible is not None:
         scores = scores.masked_fill(~visible, -torch.inf)
     weights = scores.softmax(dim=-1)
     if visible is not None:  # a row of −∞ has softmax NaN; it looks nowhere
         weights = weights.masked_fill(~visible, 0.0)
     weights = F.dropout(weights, dropout)
-    return weights @ v.to(wide), weights
+    with in_full(q):
+        return weights @ v.to(wide), weights
 
 
 def _visible(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> Tensor | None:

@@ -71,9 +71,8 @@ class Transformer(nn.Module):
         sizes = (d_model, num_heads, num_layers, d_ff, norm, dropout)
         self.stack = Stack(*sizes, cross=kind == "encoder-decoder")
         if kind == "encoder-decoder":
-            source_size = refuse.whole(
-                "source_vocab_size", source_vocab_size or vocab_size
-            )
+            given = vocab_size if source_vocab_size is None else source_vocab_size
+            source_size = refuse.whole("source_vocab_size", given)
             self.source_embed = Embedding(source_size, token_dim, std=std, scale=scale)
             self.source_stack = Stack(*sizes, cross=False)
         self.head = nn.Linear(d_model, vocab_size)
@@ -141,7 +140,16 @@ class Transformer(nn.Module):
         positions: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """The encoder's output for a source, (B, L, d_model)."""
+        """The encoder's output for a source, (B, L, d_model).
+
+        Raises:
+            ValueError: if this is not an encoder-decoder.
+        """
+        if self.kind != "encoder-decoder":
+            raise ValueError(
+                f"encode needs kind='encoder-decoder', this is {self.kind!r}; call "
+                "hidden(ids) for its last layer."
+            )
         x, positions = self._enter(self.source_embed, source, positions)
         return self.source_stack(x, positions, self.encoding, mask, False)
 
@@ -159,20 +167,23 @@ class Transformer(nn.Module):
             ids: (B, L) new tokens.
             cache: of the tokens before, as returned by the last call; None at first.
             positions: (B, L) ids of the new tokens; by default they count on from
-                the last cached id of each row.
+                the last cached id of each row, and from 0 if it is all padding. Ids
+                with several axes have no such rule and must be given.
             mask: (B, L) boolean, false for padding.
 
         Returns:
             (B, L, vocab_size) and the longer cache; the one given is unchanged.
 
         Raises:
-            ValueError: if this is not a decoder.
+            TypeError, ValueError: if this is not a decoder, or ids, cache and
+                positions do not fit.
         """
         if self.kind != "decoder":
             raise ValueError(f"extend needs kind='decoder', this is {self.kind!r}.")
+        _refuse_ids(ids)
         if positions is None:
             counted = torch.arange(ids.shape[-1], device=ids.device).expand_as(ids)
-            positions = counted if not cache else counted + 1 + _last(cache)
+            positions = counted + _next(cache, len(ids)) if cache else counted
         x, positions = self._enter(self.embed, ids, positions)
         visible = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
         rows = positions if positions.dim() == 3 else positions.expand(ids.shape)
@@ -369,8 +380,16 @@ def _per_query(mask: Tensor | None) -> Tensor | None:
     return mask[:, None, None, :] if mask.dim() == 2 else mask[:, None]
 
 
-def _last(cache: list[KeyValueCache]) -> Tensor:
-    return cache[0].positions[:, -1:]
+def _next(cache: list[KeyValueCache], batch: int) -> Tensor:
+    """(B, 1): one more than each row's last id, or 0 where all is padding."""
+    positions, visible = cache[0].positions, cache[0].visible
+    if positions.dim() != 2 or len(positions) != batch:
+        raise ValueError(
+            f"{batch} rows of new tokens need positions=(batch, length, …) after a "
+            f"cache with ids {tuple(positions.shape)}; only rows of that many single "
+            "numbers can be counted on."
+        )
+    return torch.where(visible.any(1, keepdim=True), positions[:, -1:] + 1, 0)
 
 
 def _refuse_ids(ids: Tensor) -> None:

@@ -173,7 +173,11 @@ def causal(q_pos: Tensor, k_pos: Tensor) -> Tensor:
 def pairwise_offsets(q_pos: Tensor, k_pos: Tensor) -> Tensor:
     """Δ = m − n for every query and key: (Lq, Lk), or (B, 1, Lq, Lk) for rows of ids.
 
-    Positive offsets look back. The extra axis is the one of the heads.
+    Positive offsets look back. The extra axis is the one of the heads. Whole numbers
+    are subtracted in int64: in uint8, 0 − 1 would be 255.
+
+    Raises:
+        TypeError, ValueError: as for `as_positions`, or if the shapes do not fit.
     """
     for name, value in (("q_pos", q_pos), ("k_pos", k_pos)):
         refuse.id_rows(name, value)
@@ -183,6 +187,7 @@ def pairwise_offsets(q_pos: Tensor, k_pos: Tensor) -> Tensor:
             f"q_pos and k_pos need the same number of rows, got {tuple(q_pos.shape)} "
             f"and {tuple(k_pos.shape)}."
         )
+    q_pos, k_pos = as_positions(q_pos), as_positions(k_pos)
     offsets = q_pos[..., :, None] - k_pos[..., None, :]
     return offsets if offsets.dim() == 2 else offsets[:, None]
 
@@ -290,6 +295,11 @@ def cached(past: Tensor | int, new: int) -> Tensor:
     if past.is_floating_point() or past.dtype == torch.bool or past.dim() != 1:
         raise TypeError(
             f"past needs whole numbers of shape (batch,), got {past.dtype} "
-            f"{tuple(past.shape)}; from_mask(mask)[:, -1] + 1 counts real tokens."
+            f"{tuple(past.shape)}; mask.sum(-1) counts real tokens."
+        )
+    if bool((past < 0).any()):
+        raise ValueError(
+            f"past needs counts of at least 0, got {int(past.min())}; it is how many "
+            "tokens came before, not an offset."
         )
     return past.long()[:, None] + steps.to(past.device)

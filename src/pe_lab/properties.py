@@ -6,6 +6,7 @@ scheme as a black box: three doors in, numbers out.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -191,7 +192,7 @@ class Probe:
         num_heads: int,
         length: int = 16,
     ) -> None:
-        self.encoding = encoding.double()
+        self.encoding = copy.deepcopy(encoding).double()
         self.d_model, self.num_heads = d_model, num_heads
         self.head_dim = d_model // num_heads
         self.length = length
@@ -257,7 +258,7 @@ def desiderata(
     """All ten desiderata of a scheme, measured.
 
     Args:
-        encoding: any scheme with the three doors; it is cast to float64.
+        encoding: any scheme with the three doors; a copy is cast to float64.
         d_model, num_heads: sizes that fit it.
 
     Returns:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ def whole(name: str, value: Any, least: int = 1, mend: str = "") -> int:
     """The value as an int, if it is a whole number of at least `least`."""
     if isinstance(value, Tensor) and value.dim() == 0 and not value.is_floating_point():
         value = value.item()
-    if isinstance(value, bool) or not isinstance(value, Integral):
+    if isinstance(value, bool) or not isinstance(value, Integral | torch.SymInt):
         raise TypeError(
             f"{name} needs a whole number, got {value!r} "
             f"({type(value).__name__}). {mend}".strip()
@@ -27,7 +27,8 @@ def whole(name: str, value: Any, least: int = 1, mend: str = "") -> int:
             f"{name} needs a whole number of at least {least}, got {value}. "
             f"{mend}".strip()
         )
-    return int(value)
+    # the length of a traced tensor stays open; int() would fix it
+    return cast(int, value) if isinstance(value, torch.SymInt) else int(value)
 
 
 def even(name: str, value: Any, mend: str) -> int:
@@ -77,6 +78,15 @@ def number(
             f"{name} needs a finite number from {least:g} to {most:g}, got {value}."
         )
     return float(value)
+
+
+def numbers(name: str, value: Any) -> Tensor:
+    """The value as a float64 tensor, if it is a tensor or a list of numbers."""
+    if isinstance(value, Tensor):
+        return value.double()
+    if not isinstance(value, list | tuple):
+        raise TypeError(f"{name} needs a list of numbers, got {value!r:.80}.")
+    return torch.tensor([number(name, n) for n in value], dtype=torch.float64)
 
 
 def flag(name: str, value: Any) -> bool:

@@ -233,7 +233,7 @@ def longrope(
         "original_length", original_length
     )
     name = "long_factor" if beyond else "short_factor"
-    chosen = torch.as_tensor(long_factor if beyond else short_factor)
+    chosen = refuse.numbers(name, long_factor if beyond else short_factor)
     chosen = chosen.to(inv_freq)
     if chosen.shape != inv_freq.shape or not bool((chosen > 0).all()):
         raise ValueError(

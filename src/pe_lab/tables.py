@@ -83,6 +83,7 @@ def _as_range(
     plain = positions.dim() == 1 and positions.device.type == "cpu" and whole
     if not plain or positions.dtype == torch.bool or positions.shape[0] < 256:
         return 0, 0, home
+    positions = positions.long()  # in uint8, 0 follows 255 by 1
     if not bool((positions.diff() == 1).all()):
         return 0, 0, home
     return int(positions[0]), positions.shape[0], home
@@ -104,10 +105,10 @@ def _by_addition(
     coarse = _rotor(starts, turn)
     if sine_first:
         coarse = coarse * 1j
-    if turn.device.type != "cpu":
+    if turn.device.type != "cpu" or turn.requires_grad:
         product = (coarse[:, None] * fine).flatten(0, 1)[:count]
         return torch.view_as_real(product).to(dtype)
-    points = torch.empty(count, inv_freq.shape[0], 2, dtype=dtype)
+    points = torch.empty(count, len(turn), 2, dtype=dtype, device=turn.device)
     block = torch.empty_like(fine)
     for row, target in zip(coarse, points.split(rows), strict=True):
         part = block[: target.shape[0]]

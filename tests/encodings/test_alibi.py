@@ -75,3 +75,8 @@ def test_refusals():
         pe_lab.ALiBi(4).bias(x, x, torch.arange(5), torch.arange(5))
     with pytest.raises(ValueError, match="one id for each token"):
         pe_lab.ALiBi(3).bias(x, x, torch.arange(4), torch.arange(5))
+
+
+def test_the_bias_has_the_dtype_of_the_slopes():
+    ids = torch.arange(3).double()
+    assert pe_lab.alibi_bias(ids, ids, pe_lab.alibi_slopes(2).float()).dtype == torch.float32  # fmt: skip

@@ -129,7 +129,8 @@ def test_a_zigzag_share_attends_as_in_the_full_pass():
 def test_cached_ids_continue_each_row():
     assert positions.cached(3, 2).tolist() == [3, 4]
     assert positions.cached(torch.tensor([2, 4]), 1).tolist() == [[2], [4]]
-    for bad in (-1, 1.5, torch.tensor([0.5]), torch.ones(1, 1).long()):
+    negative = torch.tensor([-1, 2])
+    for bad in (-1, 1.5, torch.tensor([0.5]), torch.ones(1, 1).long(), negative):
         with pytest.raises((TypeError, ValueError), match="past needs"):
             positions.cached(bad, 1)
 

@@ -165,6 +165,7 @@ def test_compiles_in_one_graph(layout):
         (lambda: rotate(torch.zeros(1, 2, 5, 8).long(), torch.arange(5)), TypeError, "floating-point"),
         (lambda: rotate(torch.zeros(1, 5, 2, 8), torch.arange(5)), ValueError, "one id for each"),
         (lambda: pe_lab.apply_rope(torch.zeros(1, 1, 2, 4), 1.0, 0.0, layout="half"), TypeError, "rope_table"),
+        (lambda: pe_lab.apply_rope(torch.zeros(1, 1, 2, 4), torch.ones(2, 2), torch.ones(2, 1), layout="half"), ValueError, "same number of pairs, got 2 and 1"),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused(call, error, words):

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
@@ -205,3 +206,9 @@ class TestModule:
         module = pe_lab.Sinusoidal(6)
         assert module.embed(torch.zeros(2, 0, 6), torch.arange(0)).shape == (2, 0, 6)
         assert module.embed(torch.zeros(0, 3, 6), torch.arange(3)).shape == (0, 3, 6)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.float32, np.float64, int, float])
+def test_offsets_of_any_real_type(kind):
+    kernel = pe_lab.position_kernel(kind(3), 8)
+    assert torch.equal(kernel, pe_lab.position_kernel(torch.tensor(3), 8))

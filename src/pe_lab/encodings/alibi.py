@@ -57,7 +57,7 @@ def alibi_bias(
     distance = offsets.abs() if refuse.flag("symmetric", symmetric) else offsets
     if distance.dim() == 2:
         distance = distance[None, None]
-    return -slopes[:, None, None] * distance
+    return (-slopes[:, None, None] * distance).to(slopes.dtype)
 
 
 class ALiBi(PositionalEncoding):

@@ -5,7 +5,14 @@ tokens ─ embed ─► x ─ W_q, W_k ─► q, k ─ rotate ─► q·k ─ bi
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
+
+
+def in_full(x: Tensor) -> torch.autocast:
+    """A context in which autocast does not make products of x coarser."""
+    device = "cpu" if x.is_meta else x.device.type
+    return torch.autocast(device, enabled=False)
 
 
 class PositionalEncoding(nn.Module):

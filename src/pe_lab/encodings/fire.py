@@ -9,6 +9,8 @@ from pe_lab import refuse
 from pe_lab.encodings.base import PositionalEncoding
 from pe_lab.positions import pairwise_offsets
 
+_LEAST = 1e-6  # ψ of anything is 0 if c is, and 0/0 no progress
+
 
 class Fire(PositionalEncoding):
     """Door 3: f(ψ(m − n) / ψ(max(L, m))), ψ(x) = ln(|c|·x + 1), f a small network.
@@ -38,8 +40,8 @@ class Fire(PositionalEncoding):
         super().__init__()
         self.num_heads = refuse.whole("num_heads", num_heads)
         self.initial = (
-            refuse.number("c", c, 0),
-            refuse.number("threshold", threshold, 0),
+            refuse.number("c", c, _LEAST),
+            refuse.number("threshold", threshold, _LEAST),
         )
         self.net = nn.Sequential(
             nn.Linear(1, refuse.whole("width", width)),
@@ -59,17 +61,16 @@ class Fire(PositionalEncoding):
                 layer.reset_parameters()
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """(B or 1, H, Lq, Lk), in the parameters' dtype."""
+        """(B or 1, H, Lq, Lk), in the parameters' dtype, or in that of autocast."""
         refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
-        distance = pairwise_offsets(q_pos, k_pos).abs().to(self.c)
+        # positions need float32: float16 ends at 65504
+        c = self.c.to(torch.promote_types(self.c.dtype, torch.float32)).abs()
+        distance = pairwise_offsets(q_pos, k_pos).abs().to(c)
         distance = distance[:, 0] if distance.dim() == 4 else distance[None]
-        threshold = (self.multiplier * self.initial[1]).abs()
-        reach = torch.atleast_2d(torch.maximum(q_pos.to(self.c), threshold))[..., None]
-        progress = self._psi(distance) / self._psi(reach)
-        return self.net(progress[..., None]).permute(0, 3, 1, 2)
-
-    def _psi(self, x: Tensor) -> Tensor:
-        return torch.log1p(self.c.abs() * x)
+        threshold = (self.multiplier.to(c) * self.initial[1]).abs()
+        reach = torch.atleast_2d(torch.maximum(q_pos.to(c), threshold))[..., None]
+        progress = torch.log1p(c * distance) / torch.log1p(c * reach)
+        return self.net(progress[..., None].to(self.c)).permute(0, 3, 1, 2)
 
     def extra_repr(self) -> str:
         """The settings that differ between two instances."""

@@ -34,16 +34,21 @@ class Kerple(PositionalEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """r₁ and r₂ from U(0, 2) for the logarithm, r₂ from U(0, 1) for the power."""
-        nn.init.uniform_(self.weight[0].data, 0, 2)
-        nn.init.uniform_(self.weight[1].data, 0, 2 if self.kind == "log" else 1)
+        """r₁ from U(0, 2), r₂ from U(0, 1); the other way round for the power.
+
+        Source: the released code.
+        """
+        height, bend = (2, 1) if self.kind == "log" else (1, 2)
+        nn.init.uniform_(self.weight[0].data, 0, height)
+        nn.init.uniform_(self.weight[1].data, 0, bend)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """(B or 1, H, Lq, Lk), in the weight's dtype."""
+        """(B or 1, H, Lq, Lk), float32 or wider."""
         refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
-        distance = pairwise_offsets(q_pos, k_pos).abs().to(self.weight)
+        weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
+        distance = pairwise_offsets(q_pos, k_pos).abs().to(weight)
         distance = distance if distance.dim() == 4 else distance[None, None]
-        height, bend = self.weight.clamp(min=_LEAST)[:, :, None, None]
+        height, bend = weight.clamp(min=_LEAST)[:, :, None, None]
         if self.kind == "log":
             return -height * torch.log1p(bend * distance)
         # |Δ|^r has no finite slope in r at 0; where Δ = 0 the term is 0

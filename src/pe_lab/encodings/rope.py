@@ -40,6 +40,11 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor, *, layout: str) -> Tensor:
     refuse.one_of("layout", layout, _LAYOUTS)
     refuse.float_tensor("x", x, 4, "(batch, heads, length, head_dim)")
     cos, sin = _per_head(x, "cos", cos), _per_head(x, "sin", sin)
+    if cos.shape[-1] != sin.shape[-1]:
+        raise ValueError(
+            f"cos and sin need the same number of pairs, got {cos.shape[-1]} and "
+            f"{sin.shape[-1]}; rope_table makes both."
+        )
     width = 2 * cos.shape[-1]
     turned, rest = x[..., :width], x[..., width:]
     wide = torch.promote_types(x.dtype, torch.promote_types(cos.dtype, torch.float32))

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lab import refuse
-from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.encodings.base import PositionalEncoding, in_full
 from pe_lab.positions import pairwise_offsets
 
 
@@ -62,7 +62,8 @@ class Shaw(PositionalEncoding):
         refuse.heads(q, k, q_pos, k_pos, head_dim=self.head_dim)
         # score every distance once, then pick: no (Lq, Lk, D) tensor
         wide = torch.promote_types(q.dtype, torch.float32)
-        scores = q.to(wide) @ self.keys.to(wide).T * self.head_dim**-0.5
+        with in_full(q):
+            scores = q.to(wide) @ self.keys.to(wide).T * self.head_dim**-0.5
         rows = self.rows(q_pos, k_pos).to(q.device)
         return scores.gather(-1, rows.expand(*q.shape[:3], k.shape[2]))
 
@@ -72,7 +73,8 @@ class Shaw(PositionalEncoding):
             return None
         rows = self.rows(q_pos, k_pos).to(weights.device).expand(weights.shape)
         mass = weights.new_zeros(*weights.shape[:-1], self.values.shape[0])
-        return mass.scatter_add(-1, rows, weights) @ self.values.to(weights.dtype)
+        with in_full(weights):
+            return mass.scatter_add(-1, rows, weights) @ self.values.to(weights.dtype)
 
     def extra_repr(self) -> str:
         """The settings that differ between two instances."""

@@ -5,6 +5,8 @@ Vaswani et al. 2017, section 3.5.
 
 from __future__ import annotations
 
+from numbers import Real
+
 import torch
 from torch import Tensor
 
@@ -55,7 +57,7 @@ def sinusoidal(
     refuse.one_of("order", order, _ORDERS)
     pairs = (d_model + 1) // 2
     if inv_freq is None:
-        inv_freq = make_inv_freq(d_model, base=base)
+        inv_freq = make_inv_freq(d_model, base=base, device="cpu")
     inv_freq = as_inv_freq(inv_freq, pairs)
     points = unit_circle(
         positions, inv_freq, sine_first=True, dtype=dtype, device=device
@@ -160,12 +162,12 @@ def score_matrix(
 def _as_offsets(offset: int | float | Tensor) -> Tensor:
     if isinstance(offset, Tensor):
         return as_positions(offset)
-    if isinstance(offset, bool) or not isinstance(offset, (int, float)):
+    if isinstance(offset, bool) or not isinstance(offset, Real):
         raise TypeError(
             f"offset needs a real number or a tensor of them, got {offset!r} "
             f"({type(offset).__name__})."
         )
-    return as_positions(torch.tensor(offset, dtype=torch.float64))
+    return as_positions(torch.tensor(float(offset), dtype=torch.float64))
 
 
 class Sinusoidal(PositionalEncoding):

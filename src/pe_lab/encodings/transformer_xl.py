@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lab import refuse
-from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.encodings.base import PositionalEncoding, in_full
 from pe_lab.frequencies import inv_freq
 from pe_lab.tables import rope_table
 
@@ -52,13 +52,14 @@ class TransformerXL(PositionalEncoding):
         )
         wide = torch.promote_types(q.dtype, torch.float32)
         weight, u, v = (p.to(wide) for p in (self.weight, self.u, self.v))
-        content = u @ k.to(wide).transpose(-2, -1)
-        along_sine, along_cosine = ((q.to(wide) + v) @ weight).chunk(2, dim=-1)
         q_cos, q_sin = self._table(q_pos.to(q.device), wide)
         k_cos, k_sin = self._table(k_pos.to(q.device), wide)
-        with_cosine = along_sine * q_sin + along_cosine * q_cos
-        with_sine = along_cosine * q_sin - along_sine * q_cos
-        position = with_cosine @ k_cos.mT + with_sine @ k_sin.mT
+        with in_full(q):
+            content = u @ k.to(wide).transpose(-2, -1)
+            along_sine, along_cosine = ((q.to(wide) + v) @ weight).chunk(2, dim=-1)
+            with_cosine = along_sine * q_sin + along_cosine * q_cos
+            with_sine = along_cosine * q_sin - along_sine * q_cos
+            position = with_cosine @ k_cos.mT + with_sine @ k_sin.mT
         return (content + position) * self.head_dim**-0.5
 
     def _table(self, positions: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from pe_lab import refuse
 from pe_lab.encodings.base import PositionalEncoding
-from pe_lab.positions import table_rows
+from pe_lab.positions import as_positions, table_rows
 
 
 class TUPE(PositionalEncoding):
@@ -68,7 +68,7 @@ class TUPE(PositionalEncoding):
         )
         home = self.table.device
         q_rows, k_rows = (
-            torch.atleast_2d(table_rows(positions.to(home), self.max_len))
+            torch.atleast_2d(table_rows(as_positions(positions, home), self.max_len))
             for positions in (q_pos, k_pos)
         )
         place_q = self._heads(self.w_q(self.norm(self.table[q_rows])))

@@ -44,6 +44,7 @@ class XPos(RoPE):
         self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Queries and keys turned, and scaled against each other."""
+        refuse.heads(q, k, q_pos, k_pos, head_dim=self.head_dim)
         wide = torch.promote_types(q.dtype, torch.float32)
         turned_q, turned_k = super().rotate(q.to(wide), k.to(wide), q_pos, k_pos)
         q_scale, k_scale = (
