@@ -218,3 +218,22 @@ def test_a_wider_bias_does_not_widen_the_output():
         assert out.dtype == p.dtype == torch.float32
         if encoding is not module:
             assert torch.allclose(out, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("gap", [5_000, 1_000_000])
+def test_a_bias_far_from_every_key_survives_sixteen_bits(dtype, gap):
+    """bfloat16 steps by 32 at 5000 and float16 ends at 65504; keys differ by 1/2 here.
+
+    Against float64, with the tolerance of the test of other dtypes; a row that is
+    hidden whole stays zero.
+    """
+    q, k, v = (t.to(dtype) for t in heads())
+    mask = torch.ones(5, 5).bool()
+    mask[1] = False
+    places = {"q_pos": torch.arange(5) + gap, "k_pos": torch.arange(5), "mask": mask}
+    scheme = pe_lab.ALiBi(3)
+    exact = pe_lab.attention(q.double(), k.double(), v.double(), encoding=scheme, **places)  # fmt: skip
+    ours = pe_lab.attention(q, k, v, encoding=scheme, **places)
+    assert (ours.double() - exact).abs().max() <= 8 * torch.finfo(dtype).eps
+    assert (ours[:, :, 1] == 0).all()

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import pe_lab
+from pe_lab import scaling
 
 JUNK = [
     None, True, -1, 0, 1, 3, 2.5, -0.5, float("nan"), float("inf"), "8", [1, 2], {},
@@ -27,6 +28,7 @@ heads = torch.randn(1, 2, 4, 8)
 table = pe_lab.rope_table(4, pe_lab.inv_freq(8))
 slopes = pe_lab.alibi_slopes(2)
 mask = torch.ones(1, 4).bool()
+cells = pe_lab.positions.grid(2, 2)
 
 # name -> (callable, good arguments by name)
 CALLS = {
@@ -56,9 +58,40 @@ CALLS = {
     "from_mask": (pe_lab.positions.from_mask, {"mask": mask}),
     "packed": (pe_lab.positions.packed, {"lengths": [1, 2]}),
     "causal": (pe_lab.positions.causal, {"q_pos": ids, "k_pos": ids}),
+    "cached": (pe_lab.positions.cached, {"past": 2, "new": 1}),
+    "mrope": (pe_lab.positions.mrope, {"segments": [2, (1, 2, 2)]}),
+    "zigzag": (pe_lab.positions.zigzag, {"length": 8, "rank": 0, "world_size": 2}),
+    "convert_layout": (pe_lab.convert_layout, {"weight": torch.randn(16, 4), "num_heads": 2, "num_kv_heads": None, "frm": "half", "to": "interleaved"}),
+    "XPos": (pe_lab.XPos, {"head_dim": 8, "base": 1e4, "layout": "half", "scale_base": 512.0, "centre": 0.0}),
+    "AxialRoPE": (pe_lab.AxialRoPE, {"head_dim": 8, "axes": 2, "base": 1e4, "layout": "half"}),
+    "AxialRoPE.rotate": (pe_lab.AxialRoPE(8).rotate, {"q": heads, "k": heads, "q_pos": cells, "k_pos": cells}),
+    "MRoPE": (pe_lab.MRoPE, {"head_dim": 8, "sections": (2, 2), "base": 1e4}),
+    "MRoPE.rotate": (pe_lab.MRoPE(8, (2, 2)).rotate, {"q": heads, "k": heads, "q_pos": cells, "k_pos": cells}),
+    "Shaw": (pe_lab.Shaw, {"head_dim": 8, "max_distance": 2, "values": True}),
+    "T5Bias": (pe_lab.T5Bias, {"num_heads": 2, "bidirectional": False, "num_buckets": 32, "max_distance": 128}),
+    "t5_bucket": (pe_lab.t5_bucket, {"relative_position": ids, "bidirectional": True, "num_buckets": 32, "max_distance": 128}),
+    "TransformerXL": (pe_lab.TransformerXL, {"num_heads": 2, "head_dim": 8, "base": 1e4}),
+    "TUPE": (pe_lab.TUPE, {"max_len": 9, "d_model": 16, "num_heads": 2, "reset_cls": True}),
+    "Kerple": (pe_lab.Kerple, {"num_heads": 2, "kind": "log"}),
+    "Fire": (pe_lab.Fire, {"num_heads": 2, "width": 4, "c": 0.1, "threshold": 5.0}),
+    "linear": (scaling.linear, {"inv_freq": pe_lab.inv_freq(8), "factor": 2.0}),
+    "dynamic_ntk": (scaling.dynamic_ntk, {"inv_freq": pe_lab.inv_freq(8), "factor": 2.0, "length": 9, "original_length": 4}),
+    "llama3": (scaling.llama3, {"inv_freq": pe_lab.inv_freq(8), "factor": 2.0, "original_length": 4, "low_freq_factor": 1.0, "high_freq_factor": 4.0}),
+    "yarn": (scaling.yarn, {"inv_freq": pe_lab.inv_freq(8), "factor": 2.0, "original_length": 64, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": True}),
+    "yarn_gain": (scaling.yarn_gain, {"factor": 2.0, "mscale": 1.0, "mscale_all_dim": 0.0}),
+    "longrope": (scaling.longrope, {"inv_freq": pe_lab.inv_freq(8), "short_factor": [1.0] * 4, "long_factor": [1.0] * 4, "length": 3, "original_length": 4}),
+    "longrope_gain": (scaling.longrope_gain, {"factor": 2.0, "original_length": 4}),
+    "extend": (pe_lab.Transformer(5, 8, 2, 1).extend, {"ids": ids[None], "cache": None, "positions": ids[None], "mask": mask}),
+    "encoder-decoder": (pe_lab.Transformer(5, 8, 2, 1, kind="encoder-decoder"), {"ids": ids[None], "source": ids[None], "source_positions": ids, "source_mask": mask}),
+    "desiderata": (pe_lab.desiderata, {"encoding": pe_lab.NoPE(), "d_model": 32, "num_heads": 2}),
     "seed": (pe_lab.seed, {"value": 1}),
     "permutation_error": (pe_lab.properties.permutation_error, {"f": torch.nn.Identity(), "x": x, "permutation": ids}),
 }  # fmt: skip
+
+for scheme in (pe_lab.XPos(8), pe_lab.Shaw(8, 2), pe_lab.T5Bias(2), pe_lab.TransformerXL(2, 8), pe_lab.TUPE(9, 16, 2), pe_lab.Kerple(2), pe_lab.Fire(2)):  # fmt: skip
+    door = scheme.rotate if isinstance(scheme, pe_lab.RoPE) else scheme.bias
+    arguments = {"q": heads, "k": heads, "q_pos": ids, "k_pos": ids}
+    CALLS[f"{type(scheme).__name__}.{door.__name__}"] = (door, arguments)
 
 
 @pytest.mark.parametrize("name", CALLS)

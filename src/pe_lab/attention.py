@@ -139,11 +139,23 @@ def _fused(
     extra = visible
     if bias is not None:
         extra = bias if visible is None else bias.masked_fill(~visible, -torch.inf)
-        extra = extra.to(q.dtype)
+        extra = _narrow(extra, q.dtype)
     out = F.scaled_dot_product_attention(
         q, k, v, attn_mask=extra, dropout_p=dropout, scale=scale
     )
     return out.to(q.dtype)  # autocast would change it
+
+
+def _narrow(bias: Tensor, dtype: torch.dtype) -> Tensor:
+    """The bias in another dtype; in 16 bits each row's largest term becomes 0.
+
+    The softmax does not see the shift. Far from every key, 16 bits would otherwise
+    round the differences away, or overflow to a row that looks nowhere.
+    """
+    if dtype in (torch.float16, torch.bfloat16) and bias.shape[-1] > 0:
+        top = bias.detach().amax(dim=-1, keepdim=True)
+        bias = bias - top.masked_fill(top.isinf(), 0.0)
+    return bias.to(dtype)
 
 
 def _by_formula(

@@ -181,9 +181,10 @@ class Transformer(nn.Module):
         if self.kind != "decoder":
             raise ValueError(f"extend needs kind='decoder', this is {self.kind!r}.")
         _refuse_ids(ids)
+        _refuse_past(ids, cache, mask, len(self.stack.layers))
         if positions is None:
             counted = torch.arange(ids.shape[-1], device=ids.device).expand_as(ids)
-            positions = counted + _next(cache, len(ids)) if cache else counted
+            positions = counted + _next(cache) if cache else counted
         x, positions = self._enter(self.embed, ids, positions)
         visible = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask
         rows = positions if positions.dim() == 3 else positions.expand(ids.shape)
@@ -380,16 +381,39 @@ def _per_query(mask: Tensor | None) -> Tensor | None:
     return mask[:, None, None, :] if mask.dim() == 2 else mask[:, None]
 
 
-def _next(cache: list[KeyValueCache], batch: int) -> Tensor:
+def _next(cache: list[KeyValueCache]) -> Tensor:
     """(B, 1): one more than each row's last id, or 0 where all is padding."""
     positions, visible = cache[0].positions, cache[0].visible
-    if positions.dim() != 2 or len(positions) != batch:
+    if positions.dim() != 2:
         raise ValueError(
-            f"{batch} rows of new tokens need positions=(batch, length, …) after a "
-            f"cache with ids {tuple(positions.shape)}; only rows of that many single "
-            "numbers can be counted on."
+            "new tokens need positions=(batch, length, axes) after a cache with ids "
+            f"{tuple(positions.shape)}; only single numbers can be counted on."
         )
     return torch.where(visible.any(1, keepdim=True), positions[:, -1:] + 1, 0)
+
+
+def _refuse_past(
+    ids: Tensor, cache: list[KeyValueCache] | None, mask: Tensor | None, layers: int
+) -> None:
+    boolean = isinstance(mask, Tensor) and mask.dtype == torch.bool
+    if mask is not None and not (boolean and mask.shape == ids.shape):
+        given = getattr(mask, "dtype", type(mask).__name__)
+        raise TypeError(
+            f"mask needs booleans of the shape of ids, {tuple(ids.shape)}, false for "
+            f"padding, got {given} {tuple(getattr(mask, 'shape', ()))}."
+        )
+    if cache is None or cache == []:
+        return
+    whole = isinstance(cache, list) and len(cache) == layers
+    if not whole or not all(isinstance(part, KeyValueCache) for part in cache):
+        raise TypeError(
+            f"cache needs the list of {layers}, one per layer, that the last call "
+            f"returned, got {cache!r:.80}."
+        )
+    if len(cache[0].k) != len(ids):
+        raise ValueError(
+            f"ids need the {len(cache[0].k)} rows of the cache, got {len(ids)}."
+        )
 
 
 def _refuse_ids(ids: Tensor) -> None:

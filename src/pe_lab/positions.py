@@ -6,8 +6,6 @@ ways to make ids; no other module knows about them.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -136,23 +134,13 @@ def packed(lengths: list[int] | Tensor) -> tuple[Tensor, Tensor]:
     Raises:
         TypeError, ValueError: if a length is not a whole number of at least 1.
     """
-    sizes = [refuse.whole("lengths", n) for n in _as_list(lengths)]
+    given = refuse.listed("lengths", lengths, "whole numbers, one per document")
+    sizes = [refuse.whole("lengths", n) for n in given]
     if not sizes:
         return torch.zeros(0, dtype=torch.long), torch.zeros(0, 0, dtype=torch.bool)
     ids = torch.cat([torch.arange(n) for n in sizes])
     document = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     return ids, document[:, None] == document[None, :]
-
-
-def _as_list(lengths: Any) -> list[Any]:
-    if isinstance(lengths, Tensor) and lengths.dim() == 1:
-        return lengths.tolist()
-    if not isinstance(lengths, list | tuple):
-        raise TypeError(
-            f"lengths needs a list of whole numbers, one per document, got "
-            f"{lengths!r:.80}."
-        )
-    return list(lengths)
 
 
 def causal(q_pos: Tensor, k_pos: Tensor) -> Tensor:
@@ -230,7 +218,7 @@ def mrope(segments: list[int | tuple[int, int, int]]) -> tuple[Tensor, int]:
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1.
     """
     parts, start = [torch.zeros(0, 3, dtype=torch.long)], 0
-    for segment in segments:
+    for segment in refuse.listed("segments", segments, "counts or three counts"):
         if isinstance(segment, tuple):
             if len(segment) != 3:
                 raise ValueError(
@@ -292,7 +280,8 @@ def cached(past: Tensor | int, new: int) -> Tensor:
     steps = torch.arange(refuse.whole("new", new, 0))
     if not isinstance(past, Tensor) or past.dim() == 0:
         return steps + refuse.whole("past", past, 0)
-    if past.is_floating_point() or past.dtype == torch.bool or past.dim() != 1:
+    real = past.is_floating_point() or past.is_complex()
+    if real or past.dtype == torch.bool or past.dim() != 1:
         raise TypeError(
             f"past needs whole numbers of shape (batch,), got {past.dtype} "
             f"{tuple(past.shape)}; mask.sum(-1) counts real tokens."

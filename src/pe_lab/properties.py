@@ -192,8 +192,14 @@ class Probe:
         num_heads: int,
         length: int = 16,
     ) -> None:
+        refuse.doors(encoding)
         self.encoding = copy.deepcopy(encoding).double()
-        self.d_model, self.num_heads = d_model, num_heads
+        self.num_heads = refuse.whole("num_heads", num_heads)
+        self.d_model = refuse.whole("d_model", d_model)
+        if d_model % num_heads:
+            raise ValueError(
+                f"d_model needs a multiple of num_heads = {num_heads}, got {d_model}."
+            )
         self.head_dim = d_model // num_heads
         self.length = length
         self._rng = torch.Generator().manual_seed(0)

@@ -84,9 +84,17 @@ def numbers(name: str, value: Any) -> Tensor:
     """The value as a float64 tensor, if it is a tensor or a list of numbers."""
     if isinstance(value, Tensor):
         return value.double()
+    given = [number(name, n) for n in listed(name, value, "numbers")]
+    return torch.tensor(given, dtype=torch.float64)
+
+
+def listed(name: str, value: Any, what: str) -> list[Any]:
+    """The value as a list, if it is a list, a tuple or a tensor with one axis."""
+    if isinstance(value, Tensor) and value.dim() == 1:
+        return value.tolist()
     if not isinstance(value, list | tuple):
-        raise TypeError(f"{name} needs a list of numbers, got {value!r:.80}.")
-    return torch.tensor([number(name, n) for n in value], dtype=torch.float64)
+        raise TypeError(f"{name} needs a list of {what}, got {value!r:.80}.")
+    return list(value)
 
 
 def flag(name: str, value: Any) -> bool:

@@ -154,10 +154,10 @@ def yarn(
     """
     inv_freq = as_inv_freq(inv_freq)
     pairs = inv_freq.shape[0]
-    _turns(beta_slow, beta_fast)
-    if pairs < 2 or not bool(inv_freq[1] < inv_freq[0]):
+    _turns(refuse.number("beta_slow", beta_slow, 1e-6), beta_fast)
+    if pairs < 2 or not bool(inv_freq[-1] > 0 and inv_freq[1] < inv_freq[0]):
         raise ValueError(
-            "yarn needs at least 2 frequencies that fall from pair to pair; "
+            "yarn needs at least 2 frequencies above 0 that fall from pair to pair; "
             "pe_lab.inv_freq(dim) makes them."
         )
     length = refuse.whole("original_length", original_length)
@@ -167,7 +167,7 @@ def yarn(
         math.log(first * length / (math.tau * turns)) / fall
         for turns in (beta_fast, beta_slow)
     )
-    if truncate:
+    if refuse.flag("truncate", truncate):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, 2 * pairs - 1)
     if high < low:  # not even the fastest pair makes beta_slow turns

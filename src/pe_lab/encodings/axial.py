@@ -93,7 +93,8 @@ class MRoPE(PositionalEncoding):
         super().__init__()
         mend = "Channels turn in pairs; use an even width."
         self.head_dim = refuse.even("head_dim", head_dim, mend)
-        self.sections = tuple(refuse.whole("sections", n) for n in sections)
+        given = refuse.listed("sections", sections, "whole numbers, one per axis")
+        self.sections = tuple(refuse.whole("sections", n) for n in given)
         if sum(self.sections) != head_dim // 2:
             raise ValueError(
                 f"sections need to add up to head_dim/2 = {head_dim // 2} pairs, got "

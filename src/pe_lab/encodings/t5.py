@@ -60,6 +60,7 @@ def t5_bucket(
         distance = relative_position.abs()
     else:
         distance = (-relative_position).clamp(min=0)
+    max_distance = refuse.whole("max_distance", max_distance)
     starts = torch.tensor(_starts(buckets, max_distance), device=distance.device)
     return after + torch.bucketize(distance, starts, right=True) - 1
 
@@ -118,8 +119,9 @@ class T5Bias(PositionalEncoding):
         super().__init__()
         self.num_heads = refuse.whole("num_heads", num_heads)
         self.bidirectional = refuse.flag("bidirectional", bidirectional)
-        self.num_buckets, self.max_distance = num_buckets, max_distance
-        _starts(_one_sided(num_buckets, bidirectional), max_distance)
+        self.num_buckets = num_buckets
+        self.max_distance = refuse.whole("max_distance", max_distance)
+        _starts(_one_sided(num_buckets, bidirectional), self.max_distance)
         self.weight = nn.Parameter(torch.zeros(num_buckets, self.num_heads))
         self.reset_parameters()
 
