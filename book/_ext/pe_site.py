@@ -66,6 +66,8 @@ PAGE = (
         r'(<(?:section|div)[^>]*?) id="(?:proof|(?:proof|exercise|solution)-content)"',
         r"\1",
     ),
+    # a role that ARIA has given up, in a list that needs items
+    ('role="doc-biblioentry"', 'role="listitem"'),
     # a button without a name, for the pages below a page in the list of pages
     (
         '<summary><span class="toctree-toggle"',

@@ -12,9 +12,10 @@ MISSING = f"There is no built site in {SITE}: run `make book` first."
 
 
 def pages() -> list[str]:
-    """Every page of the site as an address, its own and those of the source code."""
+    """Every page of the site as an address, but for the one that leads to the first."""
     files = (path.relative_to(SITE) for path in SITE.rglob("*.html"))
-    return sorted(path.as_posix() for path in files if path.parts[0] != "_static")
+    names = (path.as_posix() for path in files if path.parts[0] != "_static")
+    return sorted(name for name in names if name != "index.html")
 
 
 def chapters() -> list[str]:
