@@ -24,6 +24,7 @@ from pe_lab import plots
 
 STATIC = Path(__file__).parents[1] / "_static"
 SEQ_LEN, D_MODEL, HERE = 512, 128, 160
+DPI = 160
 
 
 class Theme(NamedTuple):
@@ -51,14 +52,14 @@ THEMES = (
 def draw_table(ax: Axes, theme: Theme) -> None:
     """The sines of the table, one column for each position."""
     sines = pe_lab.sinusoidal(SEQ_LEN, D_MODEL, order="halves")[:, : D_MODEL // 2]
-    ax.imshow(sines.T, cmap=theme.colormap, vmin=-1, vmax=1, aspect="auto")
+    ax.imshow(sines.T.numpy(), cmap=theme.colormap, vmin=-1, vmax=1, aspect="auto")
     ax.set_axis_off()
 
 
 def draw_likeness(ax: Axes, theme: Theme) -> None:
     """One row of PE·PEᵀ."""
     positions = torch.arange(SEQ_LEN)
-    likeness = pe_lab.position_kernel(positions - HERE, D_MODEL)
+    likeness = pe_lab.position_kernel(positions - HERE, D_MODEL).numpy()
     top = likeness[HERE].item()
     ax.fill_between(positions, likeness, color=theme.mark, alpha=0.18, lw=0)
     ax.plot(positions, likeness, color=theme.mark, lw=2)
@@ -87,7 +88,7 @@ def main() -> None:
     """Write both versions, with nothing behind them."""
     with mpl.rc_context({"font.family": "DejaVu Sans"}):
         for theme in THEMES:
-            draw(theme).savefig(STATIC / theme.file, dpi=160, transparent=True)
+            draw(theme).savefig(STATIC / theme.file, dpi=DPI, transparent=True)
 
 
 if __name__ == "__main__":
