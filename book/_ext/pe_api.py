@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
-from inspect import isclass, isfunction, ismodule
+from inspect import Signature, isclass, isfunction, ismodule, signature
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
@@ -134,6 +134,23 @@ def resolve_home(
     return text if target.startswith("pe_lab.") and exists(target) else None
 
 
+def own_signature(
+    app: Sphinx,
+    what: str,
+    name: str,
+    value: Any,
+    options: Any,
+    given: str,
+    returns: Any,
+) -> tuple[str, Any] | None:
+    """The signature of ``__init__`` where a base class hides it, as traitlets do."""
+    if what != "class" or given != "(*args, **kwargs)":
+        return None
+    _, *parameters = signature(value.__init__).parameters.values()
+    bare = [parameter.replace(annotation=Signature.empty) for parameter in parameters]
+    return str(Signature(bare)), returns
+
+
 def check_complete(app: Sphinx, env: BuildEnvironment) -> None:
     """Warn of each name in ``pe_lab.__all__`` that the API page leaves out."""
     python = env.get_domain("py")
@@ -147,6 +164,7 @@ def setup(app: Sphinx) -> dict[str, object]:
     """Register with Sphinx."""
     app.add_directive("public", Public)
     app.add_directive("public-summary", Summary)
+    app.connect("autodoc-process-signature", own_signature)
     app.connect("missing-reference", resolve_home)
     app.connect("env-check-consistency", check_complete)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
