@@ -347,8 +347,9 @@ print("below 1e-13:", permutation_error(theirs, tokens, orders[123]) < 1e-13)
 #
 # ````{prf:proof}
 # Only step 3 of {prf:ref}`thm-equivariant` changes. The weight of the key in column $t$ for the query in row $s$ is now
-# $M_{\pi(s)\pi(t)}\, e^{S_{\pi(s)\pi(t)}} / \sum_u M_{\pi(s)\pi(u)}\, e^{S_{\pi(s)\pi(u)}}$, because $PMP^\top$ has the entries $M_{\pi(s)\pi(t)}$. As before, $\pi(u)$ runs over all places
-# as $u$ does, so this is the weight $A_{\pi(s)\pi(t)}$ of the sentence as it was. Steps 1, 2 and 4 stay as they are.
+# $M_{\pi(s)\pi(t)}\, e^{S_{\pi(s)\pi(t)}} / \sum_u M_{\pi(s)\pi(u)}\, e^{S_{\pi(s)\pi(u)}}$,
+# because $PMP^\top$ has the entries $M_{\pi(s)\pi(t)}$.
+# As before, $\pi(u)$ runs over all places as $u$ does, so this is the weight $A_{\pi(s)\pi(t)}$ of the sentence as it was. Steps 1, 2 and 4 stay as they are.
 # ````
 
 # %% [markdown]
@@ -394,7 +395,8 @@ past = torch.tensor([4, 2, 0, 3, 1, 5])  # the last token stays
 layers = {"one layer": one, "two layers": lambda x: one(x + one(x))}
 for name, f in layers.items():
     gap = (f(tokens[:, past]) - f(tokens))[0, -1].abs().max()
-    print(f"{name:11} above 0.1: {bool(gap > 0.1)!s:6} below 1e-13: {bool(gap < 1e-13)}")
+    seen, equal = bool(gap > 0.1), bool(gap < 1e-13)
+    print(f"{name:11} above 0.1: {seen!s:6} below 1e-13: {equal}")
 
 # %% [markdown]
 # One layer is blind to the order of the past: its last query sees the same keys and values, in another order.
@@ -431,8 +433,7 @@ print("places 3 and 5, two kinds, other counts:", round(gap[3, 5].item(), 2))
 # f(PX + E) = P\,f(X + P^\top E).
 # $$
 #
-# The symmetry of the whole, marks included, would ask for $P\,f(X + E)$.
-# The difference is that the tokens have exchanged their marks.
+# The symmetry of the whole would ask for $P\,f(X + E)$: the tokens have exchanged their marks.
 # No two rows of the table are equal, so every shuffle exchanges some; the cell shows that the outputs notice.
 
 # %%
@@ -520,7 +521,8 @@ fig
 # ````{prf:proof}
 # We shuffle the tokens once more, and watch one of them.
 #
-# 1. All orders are equally likely, so nothing changes on average if we draw the tokens $X$ and then shuffle them by a uniformly random $P$ that does not depend on $X$.
+# 1. All orders are equally likely, so nothing changes on average if we draw the tokens $X$
+#    and then shuffle them by a uniformly random $P$ that does not depend on $X$.
 # 2. The model reads $PX$. By equivariance, the token of row $s$ of $X$ gets the prediction of row $s$ of $f(X)$, whatever $P$ is. Call this row $y$.
 # 3. Given $X$, the prediction $y$ is fixed, and the token's place after the shuffle is any of the $n$ places with probability $1/n$.
 #    The expected loss is $-\frac{1}{n}\sum_t \ln y_t$.

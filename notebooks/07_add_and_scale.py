@@ -205,9 +205,9 @@ fig
 # \end{aligned}
 # $$ (eq-four)
 #
-# The last one is the kernel of {ref}`ch-score`; the first is what attention was before position came in.
+# The last one is the kernel of {ref}`ch-score`; the first is attention without position.
 # {cite:t}`ke2021` call the two in the middle noisy, and give words and places weights of their own instead of one sum.
-# (They are sometimes cited *for* adding. They argue against it.)
+# (They are sometimes cited *for* adding, and argue against it.)
 # How large is each term, at first? That depends on how large the words are.
 
 # %%
@@ -265,7 +265,8 @@ def found(std, factor, tokens=2000, count=1000):
     x = words[word] + table[place]
     best_place = (x @ table.T).argmax(dim=1)
     best_word = (x @ words.T - words.square().sum(dim=1) / 2).argmax(dim=1)
-    return [(a == b).double().mean() for a, b in [(best_word, word), (best_place, place)]]
+    hits = (best_word == word, best_place == place)
+    return [hit.double().mean() for hit in hits]
 
 for name in ("N(0, 1/d)", "N(0, 1)", "N(0, 1) · √d"):
     word, place = found(*scales[name])
@@ -547,7 +548,8 @@ print("after both:", round((words.norm() * 512 / table.norm()).item(), 1), "to 1
 # So which advice should you take?
 # Either, if it brings the two parts to similar size when training starts.
 # For words from $N(0, 1)$ it is neither: they are in balance as they are.
-#
+
+# %% [markdown]
 # ## What LayerNorm forgives
 #
 # LayerNorm brings every row to one size.
