@@ -29,6 +29,6 @@ def test_the_targets_exist():
 
 
 def test_the_files_exist():
-    names = re.findall(r"\b[\w/]+\.(?:ipynb|yml|txt|md|cff|png)\b", README)
+    names = re.findall(r"\b[\w/-]+\.(?:ipynb|yml|txt|md|cff|png)\b", README)
     assert len(set(names)) >= 6
     assert [name for name in sorted(set(names)) if not (ROOT / name).exists()] == []
