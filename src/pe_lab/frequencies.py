@@ -65,7 +65,6 @@ def as_inv_freq(given: Tensor, pairs: int | None = None) -> Tensor:
             "frequencies turn by radians within a thousand positions. "
             "pe_lab.inv_freq(dim) makes exact ones."
         )
-    hidden = given.is_meta or torch.compiler.is_compiling()
-    if not hidden and not bool(given.isfinite().all()):
+    if refuse.readable(given) and not bool(given.isfinite().all()):
         raise ValueError("inv_freq needs finite frequencies; some are NaN or infinite.")
     return given.double()

@@ -54,8 +54,7 @@ def _finite(positions: Tensor) -> Tensor:
             f"{positions.dtype}: {_EXACT}. positions.long() mends ids that "
             "are still whole."
         )
-    hidden = positions.is_meta or torch.compiler.is_compiling()
-    if not hidden and not bool(positions.isfinite().all()):
+    if refuse.readable(positions) and not bool(positions.isfinite().all()):
         first = positions[~positions.isfinite()].flatten()[0].item()
         raise ValueError(
             f"positions need finite numbers, got {first}; look for a division by "
@@ -77,7 +76,7 @@ def table_rows(positions: Tensor, rows: int) -> Tensor:
             "there is no row between two rows. Use positions.long(), or resample "
             "the table."
         )
-    if positions.numel() and not (positions.is_meta or torch.compiler.is_compiling()):
+    if positions.numel() and refuse.readable(positions):
         low, high = int(positions.min()), int(positions.max())
         if low < 0 or high >= rows:
             worst = low if low < 0 else high

@@ -97,6 +97,11 @@ def listed(name: str, value: Any, what: str) -> list[Any]:
     return list(value)
 
 
+def readable(value: Tensor) -> bool:
+    """Whether values can be looked at: not on the meta device, not while compiling."""
+    return not (value.is_meta or torch.compiler.is_compiling())
+
+
 def flag(name: str, value: Any) -> bool:
     """The value, if it is True or False."""
     if not isinstance(value, bool):
