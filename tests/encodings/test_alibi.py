@@ -80,3 +80,19 @@ def test_refusals():
 def test_the_bias_has_the_dtype_of_the_slopes():
     ids = torch.arange(3).double()
     assert pe_lab.alibi_bias(ids, ids, pe_lab.alibi_slopes(2).float()).dtype == torch.float32  # fmt: skip
+
+
+def test_other_slopes_replace_the_papers_and_survive_casts():
+    """Falcon divides its slopes by √D: the bias is linear in them. Exact halving."""
+    halved = pe_lab.alibi_slopes(4) / 2
+    scheme = pe_lab.ALiBi(4, slopes=halved.tolist()).bfloat16()
+    q, ids = torch.zeros(1, 4, 6, 8), torch.arange(6)
+    whole = pe_lab.ALiBi(4).bias(q, q, ids, ids)
+    assert torch.equal(scheme.bias(q, q, ids, ids), whole / 2)
+    assert torch.equal(scheme.slopes, halved)
+
+
+@pytest.mark.parametrize("slopes", [[0.5], [0.5, float("nan")], "steep"])
+def test_slopes_that_do_not_fit_the_heads_are_refused(slopes):
+    with pytest.raises((TypeError, ValueError), match="slopes need|slopes\\[|needs a"):
+        pe_lab.ALiBi(2, slopes=slopes)

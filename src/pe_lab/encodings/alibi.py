@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import torch
 from torch import Tensor
 
@@ -66,22 +68,42 @@ class ALiBi(PositionalEncoding):
     Args:
         num_heads: H, at least 1.
         symmetric: −m_h · |m − n|, for attention in both directions.
+        slopes: (H,) other slopes than `alibi_slopes(num_heads)`, for checkpoints whose
+            code divides them or starts from another power.
 
     Raises:
         TypeError, ValueError: as for `alibi_slopes`; ValueError for other head counts.
     Source: Press et al. 2022.
     """
 
-    def __init__(self, num_heads: int, *, symmetric: bool = False) -> None:
+    def __init__(
+        self,
+        num_heads: int,
+        *,
+        symmetric: bool = False,
+        slopes: Tensor | list[float] | None = None,
+    ) -> None:
         super().__init__()
         self.num_heads = refuse.whole("num_heads", num_heads)
         self.symmetric = refuse.flag("symmetric", symmetric)
+        given = alibi_slopes(num_heads) if slopes is None else slopes
+        self._slopes = tuple(refuse.numbers("slopes", given).flatten().tolist())
+        if len(self._slopes) != self.num_heads or not all(map(isfinite, self._slopes)):
+            raise ValueError(
+                f"slopes need {self.num_heads} finite numbers, one per head, got "
+                f"{slopes!r:.80}."
+            )
+
+    @property
+    def slopes(self) -> Tensor:
+        """(H,) float64, in score units per position."""
+        return torch.tensor(self._slopes, dtype=torch.float64)
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """(B or 1, H, Lq, Lk), float32 or wider."""
         refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
         wide = torch.promote_types(q.dtype, torch.float32)
-        slopes = alibi_slopes(self.num_heads).to(device=q.device, dtype=wide)
+        slopes = self.slopes.to(device=q.device, dtype=wide)
         return alibi_bias(q_pos, k_pos, slopes, symmetric=self.symmetric)
 
     def extra_repr(self) -> str:
