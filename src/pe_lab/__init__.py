@@ -24,6 +24,7 @@ from pe_lab.encodings.sinusoidal import (
     score_matrix,
     sinusoidal,
 )
+from pe_lab.encodings.sinusoidal_grid import AxialSinusoidal, axial_sinusoidal
 from pe_lab.encodings.t5 import T5Bias, t5_bucket
 from pe_lab.encodings.transformer_xl import TransformerXL
 from pe_lab.encodings.tupe import TUPE
@@ -35,6 +36,12 @@ from pe_lab.properties import desiderata
 from pe_lab.provenance import provenance
 from pe_lab.random import seed
 from pe_lab.tables import rope_table
+from pe_lab.two_stream import (
+    TwoStreamTransformer,
+    factorization_order,
+    stream_masks,
+    two_stream_attention,
+)
 
 __version__ = "0.1.0"
 
@@ -43,6 +50,7 @@ _LAZY = ("exercises", "explore", "lab", "plots")
 __all__ = [
     "ALiBi",
     "AxialRoPE",
+    "AxialSinusoidal",
     "Fire",
     "Kerple",
     "KeyValueCache",
@@ -58,15 +66,18 @@ __all__ = [
     "TUPE",
     "Transformer",
     "TransformerXL",
+    "TwoStreamTransformer",
     "XPos",
     "alibi_bias",
     "alibi_slopes",
     "apply_rope",
     "attention",
+    "axial_sinusoidal",
     "check",
     "convert_layout",
     "desiderata",
     "encodings",
+    "factorization_order",
     "inv_freq",
     "position_kernel",
     "positions",
@@ -78,7 +89,9 @@ __all__ = [
     "score_matrix",
     "seed",
     "sinusoidal",
+    "stream_masks",
     "t5_bucket",
+    "two_stream_attention",
     *_LAZY,
 ]
 

@@ -73,7 +73,8 @@ def number(
         raise TypeError(
             f"{name} needs a number, got {value!r:.80} ({type(value).__name__})."
         )
-    if not (math.isfinite(value) and least <= float(value) <= most):
+    # not math.isfinite, which a number that stays open while compiling has not
+    if not (abs(value) < math.inf and least <= value <= most):
         raise ValueError(
             f"{name} needs a finite number from {least:g} to {most:g}, got {value}."
         )
@@ -146,8 +147,8 @@ def float_tensor(name: str, value: Any, dim: int, axes: str) -> Tensor:
     return value
 
 
-def embeddings(x: Any, positions: Any, d_model: int) -> None:
-    """Refuse embeddings that are not (B, L, d_model) with ids (L,) or (B, L)."""
+    """Refuse embeddings that are not (B, L, d_model) with their ids for each token."""
+    """Refuse embeddings that are not (B, L, d_model) with ids, one or `axes` a token."""
     float_tensor("x", x, 3, "(batch, length, d_model)")
     if x.shape[-1] != d_model:
         raise ValueError(
@@ -155,7 +156,10 @@ def embeddings(x: Any, positions: Any, d_model: int) -> None:
             f"{tuple(x.shape)}; build the encoding with d_model={x.shape[-1]}, or "
             "check the order of the axes."
         )
-    ids("positions", positions, x.shape[0], x.shape[1])
+    if axes is None:
+        ids("positions", positions, x.shape[0], x.shape[1])
+    else:
+        places("positions", positions, x.shape[0], x.shape[1], axes)
 
 
 def ids(name: str, positions: Any, batch: int, length: int) -> None:
@@ -227,15 +231,16 @@ def axis_ids(name: str, x: Any, positions: Any, head_dim: int, axes: int) -> Non
         raise ValueError(
             f"{name} needs head_dim = {head_dim} channels, got {x.shape[-1]}."
         )
-    allowed = (
-        (x.shape[2], axes),
-        (1, x.shape[2], axes),
-        (x.shape[0], x.shape[2], axes),
-    )
+    places(f"{name}_pos", positions, x.shape[0], x.shape[2], axes)
+
+
+def places(name: str, positions: Any, batch: int, length: int, axes: int) -> None:
+    """Refuse ids that are not (L, axes), (1, L, axes) or (B, L, axes)."""
+    allowed = ((length, axes), (1, length, axes), (batch, length, axes))
     if not isinstance(positions, Tensor) or tuple(positions.shape) not in allowed:
         given = getattr(positions, "shape", type(positions).__name__)
         raise ValueError(
-            f"{name}_pos needs {axes} numbers for each token, ({x.shape[2]}, {axes}) "
-            f"or ({x.shape[0]}, {x.shape[2]}, {axes}), got {given}; "
+            f"{name} needs {axes} numbers for each token, ({length}, {axes}) or "
+            f"({batch}, {length}, {axes}), got {given}; "
             "pe_lab.positions.grid(height, width) makes ids of an image."
         )

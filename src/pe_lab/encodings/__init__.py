@@ -9,6 +9,7 @@ from pe_lab.encodings.learned import Learned
 from pe_lab.encodings.rope import RoPE
 from pe_lab.encodings.shaw import Shaw
 from pe_lab.encodings.sinusoidal import Sinusoidal
+from pe_lab.encodings.sinusoidal_grid import AxialSinusoidal
 from pe_lab.encodings.t5 import T5Bias
 from pe_lab.encodings.transformer_xl import TransformerXL
 from pe_lab.encodings.tupe import TUPE
@@ -17,6 +18,7 @@ from pe_lab.encodings.xpos import XPos
 __all__ = [
     "ALiBi",
     "AxialRoPE",
+    "AxialSinusoidal",
     "Fire",
     "Kerple",
     "Learned",

@@ -17,7 +17,7 @@ from pe_lab.frequencies import inv_freq as make_inv_freq
 from pe_lab.positions import as_positions
 from pe_lab.tables import unit_circle
 
-_ORDERS = ("interleaved", "halves")
+ORDERS = ("interleaved", "halves")
 _EVEN = "A last sine without its cosine cannot be turned; use an even width."
 
 
@@ -51,10 +51,16 @@ def sinusoidal(
     Raises:
         TypeError, ValueError: for a width below 1, a base not above 1, an unknown
             order, positions that are not finite real numbers, or a non-float dtype.
-    Source: Vaswani et al. 2017, section 3.5. Example: `sinusoidal(6, 8)[3]`.
+    Source: Vaswani et al. 2017, section 3.5.
+
+    Example:
+        >>> pe_lab.sinusoidal(3, 4)
+        tensor([[ 0.0000,  1.0000,  0.0000,  1.0000],
+                [ 0.8415,  0.5403,  0.0100,  0.9999],
+                [ 0.9093, -0.4161,  0.0200,  0.9998]])
     """
     d_model = refuse.whole("d_model", d_model)
-    refuse.one_of("order", order, _ORDERS)
+    refuse.one_of("order", order, ORDERS)
     pairs = (d_model + 1) // 2
     if inv_freq is None:
         inv_freq = make_inv_freq(d_model, base=base, device="cpu")
@@ -92,9 +98,15 @@ def rotation_matrix(
     Raises:
         TypeError, ValueError: for an odd width, or as for `sinusoidal`.
     Source: Vaswani et al. 2017, section 3.5, which states that it exists.
+
+    Example:
+        >>> table = pe_lab.sinusoidal(10, 8, dtype=torch.float64)
+        >>> by_3 = pe_lab.rotation_matrix(3, 8)
+        >>> torch.allclose(by_3 @ table[5], table[8])
+        True
     """
     d_model = refuse.even("d_model", d_model, _EVEN)
-    refuse.one_of("order", order, _ORDERS)
+    refuse.one_of("order", order, ORDERS)
     offsets = _as_offsets(offset)
     inv_freq = make_inv_freq(d_model, base=base)
     circle = unit_circle(offsets, inv_freq, dtype=refuse.float_dtype(dtype))
@@ -125,6 +137,11 @@ def position_kernel(
     Raises:
         TypeError, ValueError: for an odd width (the last sine has no cosine, and the
             product depends on p), or as for `sinusoidal`.
+    Source: Vaswani et al. 2017, section 3.5, and the addition theorem.
+
+    Example:
+        >>> pe_lab.position_kernel(torch.tensor([-3, 0, 3]), 8)
+        tensor([1.9649, 4.0000, 1.9649], dtype=torch.float64)
     """
     d_model = refuse.even("d_model", d_model, _EVEN)
     inv_freq = make_inv_freq(d_model, base=base)
@@ -147,6 +164,13 @@ def score_matrix(
 
     Raises:
         TypeError, ValueError: as for `position_kernel`, or if positions are not 1-D.
+    Source: Vaswani et al. 2017, section 3.5, and the addition theorem.
+
+    Example:
+        >>> pe_lab.score_matrix(3, 8)
+        tensor([[4.0000, 3.5353, 2.5637],
+                [3.5353, 4.0000, 3.5353],
+                [2.5637, 3.5353, 4.0000]], dtype=torch.float64)
     """
     refuse.even("d_model", d_model, _EVEN)
     ids = as_positions(positions)
@@ -175,13 +199,22 @@ class Sinusoidal(PositionalEncoding):
 
     Args:
         d_model: width of the embeddings; odd widths end in a sine.
-        base, order, inv_freq: as for `sinusoidal`.
+        base, order: as for `sinusoidal`.
+        inv_freq: other frequencies, such as those of a rule of `pe_lab.scaling`.
         scale: a factor on the table; the embeddings are never scaled here, so the
             √d_model of Vaswani et al. stays with the embedding layer.
 
     Convention: the table is made in float64, added in float32 or wider, and the sum
         is rounded once to x's dtype. There is no table to outgrow.
-    Raises: as for `sinusoidal`; ValueError if x is not (B, L, d_model).
+    Raises:
+        TypeError, ValueError: as for `sinusoidal`, or if x is not (B, L, d_model).
+    Source: Vaswani et al. 2017, section 3.5.
+
+    Example:
+        >>> slow = pe_lab.scaling.linear(pe_lab.inv_freq(4), 2)
+        >>> code = pe_lab.Sinusoidal(4, inv_freq=slow)  # position 2 is read as 1
+        >>> code.embed(torch.zeros(1, 1, 4), torch.tensor([2]))
+        tensor([[[0.8415, 0.5403, 0.0100, 0.9999]]])
     """
 
     def __init__(
@@ -195,26 +228,27 @@ class Sinusoidal(PositionalEncoding):
     ) -> None:
         super().__init__()
         self.d_model = refuse.whole("d_model", d_model)
-        self.order = refuse.one_of("order", order, _ORDERS)
+        self.order = refuse.one_of("order", order, ORDERS)
         self.base = refuse.frequency_base(base)
         self.scale = refuse.number("scale", scale)
-        pairs = (self.d_model + 1) // 2
+        if inv_freq is None:
+            inv_freq = make_inv_freq(self.d_model, base=base, device="cpu")
+        inv_freq = as_inv_freq(inv_freq, (self.d_model + 1) // 2)
         # a plain tuple: no .to(), .half() or checkpoint can round it
-        self._inv_freq = (
-            None if inv_freq is None else tuple(as_inv_freq(inv_freq, pairs).tolist())
-        )
+        self._inv_freq = tuple(inv_freq.tolist())
+
+    @property
+    def inv_freq(self) -> Tensor:
+        """(⌈d_model/2⌉,) float64, in radians per position."""
+        return torch.tensor(self._inv_freq, dtype=torch.float64)
 
     def table(self, positions: int | Tensor, dtype: torch.dtype) -> Tensor:
         """The rows that `embed` adds: (…, d_model)."""
-        other = self._inv_freq
         return self.scale * sinusoidal(
             positions,
             self.d_model,
-            base=self.base,
             order=self.order,
-            inv_freq=None
-            if other is None
-            else torch.tensor(other, dtype=torch.float64),
+            inv_freq=self.inv_freq,
             dtype=dtype,
         )
 
