@@ -147,8 +147,8 @@ def float_tensor(name: str, value: Any, dim: int, axes: str) -> Tensor:
     return value
 
 
-    """Refuse embeddings that are not (B, L, d_model) with their ids for each token."""
-    """Refuse embeddings that are not (B, L, d_model) with ids, one or `axes` a token."""
+def embeddings(x: Any, positions: Any, d_model: int, axes: int | None = None) -> None:
+    """Refuse embeddings that are not (B, L, d_model) with ids for every token."""
     float_tensor("x", x, 3, "(batch, length, d_model)")
     if x.shape[-1] != d_model:
         raise ValueError(
