@@ -86,7 +86,7 @@ def numbers(name: str, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value.double()
     given = [number(name, n) for n in listed(name, value, "numbers")]
-    return torch.tensor(given, dtype=torch.float64)
+    return torch.tensor(given, dtype=torch.float64, device="cpu")
 
 
 def listed(name: str, value: Any, what: str) -> list[Any]:

@@ -240,7 +240,7 @@ class Sinusoidal(PositionalEncoding):
     @property
     def inv_freq(self) -> Tensor:
         """(⌈d_model/2⌉,) float64, in radians per position."""
-        return torch.tensor(self._inv_freq, dtype=torch.float64)
+        return torch.tensor(self._inv_freq, dtype=torch.float64, device="cpu")
 
     def table(self, positions: int | Tensor, dtype: torch.dtype) -> Tensor:
         """The rows that `embed` adds: (…, d_model)."""

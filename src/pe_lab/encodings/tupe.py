@@ -50,8 +50,10 @@ class TUPE(PositionalEncoding):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the table from N(0, 0.02²) and the projections anew."""
+        """Draw the table from N(0, 0.02²) and the projections anew; [CLS] from 0."""
         nn.init.normal_(self.table, std=0.02)
+        if self.cls is not None:
+            nn.init.zeros_(self.cls)
         for module in (self.norm, self.w_q, self.w_k):
             module.reset_parameters()
 
