@@ -14,7 +14,7 @@ from pe_lab.encodings.axial import AxialRoPE, MRoPE
 from pe_lab.encodings.base import NoPE, PositionalEncoding
 from pe_lab.encodings.fire import Fire
 from pe_lab.encodings.kerple import Kerple
-from pe_lab.encodings.learned import Learned
+from pe_lab.encodings.learned import Learned, resample_grid, resample_rows
 from pe_lab.encodings.rope import RoPE, apply_rope, convert_layout
 from pe_lab.encodings.shaw import Shaw
 from pe_lab.encodings.sinusoidal import (
@@ -83,6 +83,8 @@ __all__ = [
     "positions",
     "properties",
     "provenance",
+    "resample_grid",
+    "resample_rows",
     "rope_table",
     "rotation_matrix",
     "scaling",

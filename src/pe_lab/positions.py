@@ -63,12 +63,20 @@ def _finite(positions: Tensor) -> Tensor:
     return positions
 
 
-def table_rows(positions: Tensor, rows: int) -> Tensor:
+def table_rows(positions: Tensor, rows: int, *, offset: int = 0) -> Tensor:
     """The positions as indices into a table, if each has a row there.
+
+    Args:
+        positions: whole numbers of any shape.
+        rows: of the table.
+        offset: the row of position 0; positions from −offset on have one.
+
+    Returns:
+        positions + offset.
 
     Raises:
         TypeError: if the positions are not whole numbers.
-        IndexError: if a position is negative or past the last row.
+        IndexError: if a position is before the first row or past the last.
     """
     if positions.is_floating_point():
         raise TypeError(
@@ -78,14 +86,14 @@ def table_rows(positions: Tensor, rows: int) -> Tensor:
         )
     if positions.numel() and refuse.readable(positions):
         low, high = int(positions.min()), int(positions.max())
-        if low < 0 or high >= rows:
-            worst = low if low < 0 else high
+        if low < -offset or high >= rows - offset:
+            worst = low if low < -offset else high
             raise IndexError(
-                f"position {worst} has no row in a table of {rows} rows (0 … "
-                f"{rows - 1}). Build the table longer, or resample it; clamping or "
-                "wrapping would silently merge places."
+                f"position {worst} has no row in a table of {rows} rows (positions "
+                f"{-offset} … {rows - offset - 1}). Build the table longer, or "
+                "resample it; clamping or wrapping would silently merge places."
             )
-    return positions
+    return positions + offset if offset else positions
 
 
 def from_mask(mask: Tensor) -> Tensor:
