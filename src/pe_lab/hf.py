@@ -186,6 +186,22 @@ NAMES: dict[str, tuple[str, ...]] = {
     "text": ("text_config", "llm_config", "language_config"),
 }
 
+# What transformers assumes where a config of these types has no rope parameters.
+_APERTUS = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "factor": 8.0}
+_LONG = "original_max_position_embeddings"
+ASSUMED: dict[str, dict[str, Any]] = {
+    "apertus": {"rope_type": "llama3", _LONG: 8192, **_APERTUS},
+    "gpt_oss": {"rope_type": "yarn", "factor": 32.0, "truncate": False, _LONG: 4096},
+    "ministral3": {
+        "rope_type": "yarn",
+        "factor": 16.0,
+        "mscale": 1.0,
+        "mscale_all_dim": 1.0,
+        "llama_4_scaling_beta": 0.1,
+        _LONG: 16384,
+    },
+}
+
 ROPE_TYPES = {"su": "longrope", "mrope": "default"}  # retired names
 
 # Keys that change attention by position in a way no encoding here expresses.
@@ -505,8 +521,11 @@ def _settings(keys: _Keys) -> dict[str, Any]:
     new, old = keys.get("rope_parameters"), keys.get("rope_scaling")
     if new and old and new != old:
         keys.note("rope_parameters is ignored: rope_scaling is there too and differs.")
-    given = old or new or {}
-    return _mapping("rope_scaling" if old else "rope_parameters", given)
+    if not (old or new) and keys.model_type in ASSUMED:
+        assumed = ASSUMED[keys.model_type]
+        keys.note(f"No rope parameters: the family's are assumed, {assumed}.")
+        return assumed
+    return _mapping("rope_scaling" if old else "rope_parameters", old or new or {})
 
 
 def _rope_layers(
