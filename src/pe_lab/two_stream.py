@@ -20,6 +20,8 @@ from pe_lab.attention import MultiHeadAttention
 from pe_lab.encodings.base import PositionalEncoding
 from pe_lab.model import Layer, Transformer, _refuse_ids
 
+_AXES = "(batch, length, d_model)"
+
 
 def factorization_order(
     length: int,
@@ -160,6 +162,7 @@ def two_stream_attention(
         raise TypeError(
             f"attend needs a pe_lab.MultiHeadAttention, got {type(attend).__name__}."
         )
+    refuse.float_tensor("h", h, 3, _AXES)
     memory = h[:, :0] if memory is None else memory
     _refuse_streams(h, g, memory, masks, attend.d_model)
     past, length = memory.shape[1], h.shape[1]
@@ -358,7 +361,7 @@ def _refuse_streams(
     h: Tensor, g: Tensor, memory: Tensor, masks: tuple[Tensor, Tensor], d_model: int
 ) -> None:
     for name, x in (("h", h), ("g", g), ("memory", memory)):
-        refuse.float_tensor(name, x, 3, "(batch, length, d_model)")
+        refuse.float_tensor(name, x, 3, _AXES)
         if x.shape[0] != h.shape[0] or x.shape[2] != d_model or x.dtype != h.dtype:
             raise ValueError(
                 f"{name} needs shape ({h.shape[0]}, length, {d_model}) in {h.dtype}, "
