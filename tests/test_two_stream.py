@@ -109,7 +109,7 @@ def test_masks_equal_a_look_up_of_who_comes_first(order, data, joint):
 
 
 def test_masks_of_the_worked_order():
-    """Order 3, 2, 4, 1 counted from 1: the example of figure 4 of the paper."""
+    """The paper's example, 3, 2, 4, 1 counted from 1, written out."""
     content, query = stream_masks(torch.tensor([2, 1, 3, 0]))
     assert content.int().tolist() == [
         [1, 1, 1, 1], [0, 1, 1, 0], [0, 0, 1, 0], [0, 1, 1, 1],
