@@ -825,6 +825,7 @@ def test_xlnet_scores_equal_transformers():
     config = transformers.XLNetConfig(d_model=16, n_head=2, n_layer=1, d_inner=8)
     encoding = hf.from_config(config).encoding
     layer, model = module.XLNetRelativeAttention(config), module.XLNetModel(config)
+    layer.eval()
     torch.manual_seed(0)
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter)

@@ -7,7 +7,7 @@ import; what needs plotting or notebook packages is imported when it is first us
 from importlib import import_module
 from types import ModuleType
 
-from pe_lab import encodings, positions, properties, scaling
+from pe_lab import encodings, hf, positions, properties, scaling
 from pe_lab.attention import KeyValueCache, MultiHeadAttention, attention
 from pe_lab.encodings.alibi import ALiBi, alibi_bias, alibi_slopes
 from pe_lab.encodings.axial import AxialRoPE, MRoPE
@@ -77,6 +77,7 @@ __all__ = [
     "convert_layout",
     "desiderata",
     "encodings",
+    "hf",
     "factorization_order",
     "inv_freq",
     "position_kernel",

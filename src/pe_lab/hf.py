@@ -260,7 +260,7 @@ def from_config(
         TypeError, ValueError: for what is no config, values that make no encoding, or
             keys from which no scheme can be told; the sentence lists what was sought.
     Convention: where a config contradicts itself, what transformers computes is read,
-        and a note says so.
+        and a note says so. Tables and biases come untrained: copy a checkpoint's.
     Source: the configs and the modelling code of transformers 5.24.
 
     Example:
@@ -605,17 +605,14 @@ class _Rotation:
         rule, gain, factor = _RULES[rope_type](self, plain)
         layout = self.layout()
         sections = self.sections((dim + 1) // 2, rope_type)
-        if sections and layout == "half" and dim == head_dim:
+        if sections and dim == head_dim:
             return MRoPE(head_dim, sections, base=base), factor
-        width = dim + dim % 2
-        if rope_type == "proportional":
-            width = head_dim
-        usual = rope_type == "default" and dim == width
+        usual = rope_type == "default" and dim % 2 == 0
         rope = RoPE(
             head_dim,
             base=base,
             layout=layout,
-            rotary_dim=width,
+            rotary_dim=2 * len(rule),  # odd widths are rounded up
             scaling=None if usual else lambda _: rule,
             gain=gain,
         )
@@ -941,22 +938,23 @@ def _longrope(r: _Rotation, plain: Tensor) -> _Rule:
             "and keys cached on one side do not fit the other."
         )
     length = r.wish.length or 1
+    lists = [r.own.get(name) or [] for name in ("short_factor", "long_factor")]
     frequencies = scaling.longrope(
-        plain,
-        r.own.get("short_factor") or [],
-        r.own.get("long_factor") or [],
-        length=length,
-        original_length=original,
+        plain, *lists, length=length, original_length=original
     )
-    gain = 1.0
-    if factor > 1:
-        gain = scaling.longrope_gain(factor, original_length=original)
-    name = "long_mscale" if length > original else "short_mscale"
+    return frequencies, _longrope_gain(r, factor, original, length > original), 1.0
+
+
+def _longrope_gain(r: _Rotation, factor: float, original: int, beyond: bool) -> float:
+    """What the lengths imply, unless a gain is given; Phi-MoE gives two."""
+    name = "long_mscale" if beyond else "short_mscale"
     if r.own.get(name) is not None:
         gain = _number(name, r.own[name], 0, 1e6)
         r.keys.note(f"{name} {gain:g} is the gain, in place of attention_factor.")
-        return frequencies, gain, 1.0
-    return frequencies, _explicit(r, gain), 1.0
+        return gain
+    if factor <= 1:
+        return _explicit(r, 1.0)
+    return _explicit(r, scaling.longrope_gain(factor, original_length=original))
 
 
 def _llama3(r: _Rotation, plain: Tensor) -> _Rule:
