@@ -81,6 +81,60 @@ def test_real_tokens_get_the_ids_of_the_row_without_padding(rows):
         assert (ids >= 0).all()
 
 
+@given(
+    lengths=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    more=st.integers(0, 2),
+    left=st.booleans(),
+)
+def test_ids_from_lengths_are_those_of_each_row_alone(lengths, more, left):
+    side, size = ("left" if left else "right"), max(lengths) + more
+    for given_lengths in (lengths, torch.tensor(lengths, dtype=torch.int32)):
+        ids, mask = positions.from_lengths(given_lengths, length=size, side=side)
+        assert ids.shape == mask.shape == (len(lengths), size)
+        for row, seen, n in zip(ids, mask, lengths, strict=True):
+            real = slice(size - n, size) if left else slice(0, n)
+            assert row[real].tolist() == list(range(n))
+            assert seen.nonzero().flatten().tolist() == list(range(size))[real]
+            assert (row >= 0).all()
+    assert positions.from_lengths(lengths)[0].shape[1] == max(lengths)
+
+
+def test_rows_without_a_batch_are_empty():
+    ids, mask = positions.from_lengths([])
+    assert ids.shape == mask.shape == (0, 0)
+
+
+@pytest.mark.parametrize(
+    ("lengths", "settings", "error", "words"),
+    [
+        ([1, 4], {"length": 3}, ValueError, "at least 4, got 3. The longest row has 4"),
+        ([1, -1], {}, ValueError, "at least 0, got -1"),
+        (torch.tensor([1, -1]), {}, ValueError, "counts of at least 0, got -1"),
+        (torch.tensor([1.5]), {}, TypeError, "mask.sum"),
+        (3, {}, TypeError, "list of whole numbers"),
+        ([1], {"side": "both"}, ValueError, "'right' or 'left'"),
+    ],
+)
+def test_lengths_that_do_not_fit_are_refused(lengths, settings, error, words):
+    with pytest.raises(error, match=words):
+        positions.from_lengths(lengths, **settings)
+
+
+@given(length=st.integers(0, 40), world_size=st.integers(1, 9))
+def test_contiguous_shares_make_the_sequence_and_differ_by_one(length, world_size):
+    shares = [positions.contiguous(length, r, world_size) for r in range(world_size)]
+    assert torch.cat(shares).tolist() == list(range(length))
+    counts = [len(share) for share in shares]
+    assert counts == sorted(counts, reverse=True)
+    assert max(counts) - min(counts) <= 1
+
+
+def test_shares_of_no_process_are_refused():
+    for bad in ((8, 2, 2), (8, -1, 2), (8, 0, 0), (-1, 0, 2)):
+        with pytest.raises(ValueError, match="needs"):
+            positions.contiguous(*bad)
+
+
 @pytest.mark.parametrize(
     ("mask", "error"),
     [
@@ -116,7 +170,10 @@ def test_packed_documents_restart_and_do_not_see_each_other():
 def test_causal_by_ids_and_offsets():
     q_pos, k_pos = torch.tensor([2, 0]), torch.tensor([0, 1, 2])
     assert positions.causal(q_pos, k_pos).int().tolist() == [[1, 1, 1], [1, 0, 0]]
-    assert pairwise_offsets(q_pos, k_pos).tolist() == [[2, 1, 0], [0, -1, -2]]
+    offsets = pairwise_offsets(q_pos, k_pos)
+    assert offsets.shape == (1, 1, 2, 3)
+    assert offsets[0, 0].tolist() == [[2, 1, 0], [0, -1, -2]]
+    assert pairwise_offsets(q_pos.expand(4, 2), k_pos).shape == (4, 1, 2, 3)
     batched = positions.causal(q_pos.expand(4, 2), k_pos.expand(4, 3))
     assert batched.shape == (4, 1, 2, 3)
 
@@ -125,7 +182,7 @@ def test_causal_by_ids_and_offsets():
 def test_offsets_of_small_integers_do_not_wrap(dtype):
     """In uint8, 0 − 1 is 255 and a causal mask would show every later token."""
     ids = torch.tensor([0, 1, 100], dtype=dtype)
-    assert pairwise_offsets(ids, ids).tolist() == [
+    assert pairwise_offsets(ids, ids)[0, 0].tolist() == [
         [0, -1, -100],
         [1, 0, -99],
         [100, 99, 0],

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from pe_lab import refuse
 
+_SIDES = ("right", "left")
 _EXACT = "float32 counts exactly up to 16777216, float16 to 2048, bfloat16 only to 256"
 
 
@@ -31,6 +32,10 @@ def as_positions(
     Raises:
         TypeError: for booleans, complex numbers, 16-bit floats, or no number at all.
         ValueError: for a negative count, or a NaN or infinite position.
+
+    Example:
+        >>> pe_lab.positions.as_positions(3)
+        tensor([0, 1, 2])
     """
     if not isinstance(positions, Tensor):
         mend = "Pass a tensor of positions if you do not mean 0 … n−1."
@@ -77,6 +82,10 @@ def table_rows(positions: Tensor, rows: int, *, offset: int = 0) -> Tensor:
     Raises:
         TypeError: if the positions are not whole numbers.
         IndexError: if a position is before the first row or past the last.
+
+    Example:
+        >>> pe_lab.positions.table_rows(torch.tensor([0, 9]), 12, offset=2)
+        tensor([ 2, 11])
     """
     if positions.is_floating_point():
         raise TypeError(
@@ -106,10 +115,16 @@ def from_mask(mask: Tensor) -> Tensor:
 
     Returns:
         (B, L) int64. Padding repeats the id before it (0 at the start): it is the
-        attention mask that hides padding, not the ids.
+        attention mask that hides padding, not the ids. `.masked_fill(mask == 0, -1)`
+        gives padding the id −1 of tables with reserved rows (`Learned(offset=…)`).
 
     Raises:
         TypeError, ValueError: if the mask is not a (B, L) mask.
+
+    Example:
+        >>> left_padded = torch.tensor([[0, 0, 1, 1, 1]])
+        >>> pe_lab.positions.from_mask(left_padded)
+        tensor([[0, 0, 0, 1, 2]])
     """
     if not isinstance(mask, Tensor) or mask.is_floating_point() or mask.is_complex():
         given = getattr(mask, "dtype", type(mask).__name__)
@@ -127,6 +142,59 @@ def from_mask(mask: Tensor) -> Tensor:
     return (mask.long().cumsum(dim=-1) - 1).clamp(min=0)
 
 
+def from_lengths(
+    lengths: list[int] | Tensor, *, length: int | None = None, side: str = "right"
+) -> tuple[Tensor, Tensor]:
+    """Ids and padding mask of rows of several lengths in one batch.
+
+    Args:
+        lengths: (B,) real tokens of each row, at least 0.
+        length: L of the batch; by default that of the longest row.
+        side: "right" or "left", where the padding is.
+
+    Returns:
+        ids (B, L) int64 that start at 0 with each row's first real token, as from
+        `from_mask`, and the mask (B, L) boolean, true where a token is real.
+
+    Raises:
+        TypeError, ValueError: if a length is not a whole number from 0 to L.
+
+    Example:
+        >>> ids, mask = pe_lab.positions.from_lengths([2, 4], side="left")
+        >>> ids
+        tensor([[0, 0, 0, 1],
+                [0, 1, 2, 3]])
+    """
+    counts = _counts("lengths", lengths)
+    longest = int(counts.max()) if len(counts) and refuse.readable(counts) else 0
+    if length is None:
+        length = longest
+    mend = f"The longest row has {longest} tokens."
+    length = refuse.whole("length", length, longest, mend)
+    real = torch.arange(length, device=counts.device) < counts[:, None]
+    mask = real.flip(-1) if refuse.one_of("side", side, _SIDES) == "left" else real
+    return from_mask(mask), mask
+
+
+def _counts(name: str, given: list[int] | Tensor) -> Tensor:
+    """One whole number of at least 0 for each row: (B,) int64."""
+    if not isinstance(given, Tensor):
+        rows = refuse.listed(name, given, "whole numbers, one per row")
+        return torch.tensor([refuse.whole(name, n, 0) for n in rows], dtype=torch.long)
+    real = given.is_floating_point() or given.is_complex()
+    if real or given.dtype == torch.bool or given.dim() != 1:
+        raise TypeError(
+            f"{name} needs whole numbers of shape (batch,), got {given.dtype} "
+            f"{tuple(given.shape)}; mask.sum(-1) counts real tokens."
+        )
+    if refuse.readable(given) and bool((given < 0).any()):
+        raise ValueError(
+            f"{name} needs counts of at least 0, got {int(given.min())}; it is how "
+            "many tokens there are, not an offset."
+        )
+    return given.long()
+
+
 def packed(lengths: list[int] | Tensor) -> tuple[Tensor, Tensor]:
     """Ids and attention mask of several documents laid end to end in one row.
 
@@ -140,6 +208,13 @@ def packed(lengths: list[int] | Tensor) -> tuple[Tensor, Tensor]:
 
     Raises:
         TypeError, ValueError: if a length is not a whole number of at least 1.
+
+    Example:
+        >>> ids, mask = pe_lab.positions.packed([3, 2])
+        >>> ids
+        tensor([0, 1, 2, 0, 1])
+        >>> mask[3].int()  # the second document's first token
+        tensor([0, 0, 0, 1, 1], dtype=torch.int32)
     """
     given = refuse.listed("lengths", lengths, "whole numbers, one per document")
     sizes = [refuse.whole("lengths", n) for n in given]
@@ -160,19 +235,42 @@ def causal(q_pos: Tensor, k_pos: Tensor) -> Tensor:
         q_pos, k_pos: (Lq,) and (Lk,), or (B, Lq) and (B, Lk).
 
     Returns:
-        (Lq, Lk) or (B, 1, Lq, Lk) boolean.
+        (Lq, Lk), or (B, 1, Lq, Lk) for rows of ids, boolean.
+
+    Raises:
+        TypeError, ValueError: as for `pairwise_offsets`.
+
+    Example:
+        >>> share = pe_lab.positions.zigzag(4, 1, 2)  # tokens 1 and 2 of 4
+        >>> pe_lab.positions.causal(share, torch.arange(4)).int()
+        tensor([[1, 1, 0, 0],
+                [1, 1, 1, 0]], dtype=torch.int32)
     """
-    return pairwise_offsets(q_pos, k_pos) >= 0
+    visible = pairwise_offsets(q_pos, k_pos) >= 0
+    return visible if q_pos.dim() == 2 or k_pos.dim() == 2 else visible[0, 0]
 
 
 def pairwise_offsets(q_pos: Tensor, k_pos: Tensor) -> Tensor:
-    """Δ = m − n for every query and key: (Lq, Lk), or (B, 1, Lq, Lk) for rows of ids.
+    """Δ = m − n for every query and key, with an axis for the heads.
 
-    Positive offsets look back. The extra axis is the one of the heads. Whole numbers
-    are subtracted in int64: in uint8, 0 − 1 would be 255.
+    Positive offsets look back. Whole numbers are subtracted in int64: in uint8, 0 − 1
+    would be 255.
+
+    Args:
+        q_pos, k_pos: (Lq,) and (Lk,), or (B, Lq) and (B, Lk).
+
+    Returns:
+        (1 or B, 1, Lq, Lk) int64 or floating.
 
     Raises:
         TypeError, ValueError: as for `as_positions`, or if the shapes do not fit.
+
+    Example:
+        >>> ids = torch.arange(3)
+        >>> pe_lab.positions.pairwise_offsets(ids, ids)[0, 0]
+        tensor([[ 0, -1, -2],
+                [ 1,  0, -1],
+                [ 2,  1,  0]])
     """
     for name, value in (("q_pos", q_pos), ("k_pos", k_pos)):
         refuse.id_rows(name, value)
@@ -183,9 +281,8 @@ def pairwise_offsets(q_pos: Tensor, k_pos: Tensor) -> Tensor:
             f"q_pos and k_pos need the same number of rows, got {tuple(q_pos.shape)} "
             f"and {tuple(k_pos.shape)}."
         )
-    q_pos, k_pos = as_positions(q_pos), as_positions(k_pos)
-    offsets = q_pos[..., :, None] - k_pos[..., None, :]
-    return offsets if offsets.dim() == 2 else offsets[:, None]
+    q_pos, k_pos = map(torch.atleast_2d, (as_positions(q_pos), as_positions(k_pos)))
+    return q_pos[:, None, :, None] - k_pos[:, None, None, :]
 
 
 def grid(*sizes: int) -> Tensor:
@@ -200,6 +297,11 @@ def grid(*sizes: int) -> Tensor:
 
     Raises:
         TypeError, ValueError: if a size is not a whole number, or none is given.
+
+    Example:
+        >>> pe_lab.positions.grid(2, 3).T
+        tensor([[0, 0, 0, 1, 1, 1],
+                [0, 1, 2, 0, 1, 2]])
     """
     extents = [refuse.whole("sizes", n, 0) for n in sizes]
     if not extents:
@@ -224,6 +326,13 @@ def mrope(segments: list[int | tuple[int, int, int]]) -> tuple[Tensor, int]:
     Raises:
         TypeError, ValueError: for what is neither a count nor three counts.
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1.
+
+    Example:
+        >>> ids, delta = pe_lab.positions.mrope([2, (1, 2, 2), 1])
+        >>> ids.T, delta
+        (tensor([[0, 1, 2, 2, 2, 2, 4],
+                [0, 1, 2, 2, 3, 3, 4],
+                [0, 1, 2, 3, 2, 3, 4]]), -2)
     """
     parts, start = [torch.zeros(0, 3, dtype=torch.long)], 0
     for segment in refuse.listed("segments", segments, "counts or three counts"):
@@ -242,6 +351,31 @@ def mrope(segments: list[int | tuple[int, int, int]]) -> tuple[Tensor, int]:
     return ids, start - len(ids)
 
 
+def contiguous(length: int, rank: int, world_size: int) -> Tensor:
+    """Ids of one process's share of a sequence, cut into consecutive pieces.
+
+    The first length mod world_size processes have one token more than the others.
+
+    Args:
+        length: of the whole sequence.
+        rank: from 0 to world_size − 1.
+        world_size: number of processes.
+
+    Returns:
+        (⌊length / world_size⌋ or one more,) int64; all shares in order of rank are
+        0 … length−1.
+
+    Raises:
+        TypeError, ValueError: if there is no such share.
+
+    Example:
+        >>> [pe_lab.positions.contiguous(7, rank, 3).tolist() for rank in range(3)]
+        [[0, 1, 2], [3, 4], [5, 6]]
+    """
+    length, rank, world_size = _share(length, rank, world_size)
+    return torch.arange(length).tensor_split(world_size)[rank]
+
+
 def zigzag(length: int, rank: int, world_size: int) -> Tensor:
     """Ids of one process's share of a sequence, balanced for causal attention.
 
@@ -254,22 +388,34 @@ def zigzag(length: int, rank: int, world_size: int) -> Tensor:
         world_size: number of processes.
 
     Returns:
-        (length / world_size,) int64. A contiguous share would be
-        torch.arange(rank * n, (rank + 1) * n).
+        (length / world_size,) int64.
 
     Raises:
         TypeError, ValueError: if the sequence cannot be cut that way.
+
+    Example:
+        >>> pe_lab.positions.zigzag(8, 0, 2), pe_lab.positions.zigzag(8, 1, 2)
+        (tensor([0, 1, 6, 7]), tensor([2, 3, 4, 5]))
     """
-    world_size = refuse.whole("world_size", world_size)
-    rank, length = refuse.whole("rank", rank, 0), refuse.whole("length", length, 0)
-    if rank >= world_size or length % (2 * world_size):
+    length, rank, world_size = _share(length, rank, world_size)
+    if length % (2 * world_size):
         raise ValueError(
-            f"zigzag needs rank < world_size and a length that {2 * world_size} "
-            f"divides, got rank {rank} of {world_size} and length {length}; pad the "
-            "sequence."
+            f"length needs a multiple of 2 · world_size = {2 * world_size}, got "
+            f"{length}; pad the sequence."
         )
     pieces = torch.arange(length).view(2 * world_size, -1)
     return torch.cat((pieces[rank], pieces[2 * world_size - 1 - rank]))
+
+
+def _share(length: int, rank: int, world_size: int) -> tuple[int, int, int]:
+    world_size = refuse.whole("world_size", world_size)
+    rank, length = refuse.whole("rank", rank, 0), refuse.whole("length", length, 0)
+    if rank >= world_size:
+        raise ValueError(
+            f"rank needs a number from 0 to world_size − 1 = {world_size - 1}, got "
+            f"{rank}."
+        )
+    return length, rank, world_size
 
 
 def cached(past: Tensor | int, new: int) -> Tensor:
@@ -284,19 +430,14 @@ def cached(past: Tensor | int, new: int) -> Tensor:
 
     Raises:
         TypeError, ValueError: if the numbers are not whole and at least 0.
+
+    Example:
+        >>> pe_lab.positions.cached(torch.tensor([2, 4]), 1)  # rows of 2 and 4 tokens
+        tensor([[2],
+                [4]])
     """
     steps = torch.arange(refuse.whole("new", new, 0))
     if not isinstance(past, Tensor) or past.dim() == 0:
         return steps + refuse.whole("past", past, 0)
-    real = past.is_floating_point() or past.is_complex()
-    if real or past.dtype == torch.bool or past.dim() != 1:
-        raise TypeError(
-            f"past needs whole numbers of shape (batch,), got {past.dtype} "
-            f"{tuple(past.shape)}; mask.sum(-1) counts real tokens."
-        )
-    if bool((past < 0).any()):
-        raise ValueError(
-            f"past needs counts of at least 0, got {int(past.min())}; it is how many "
-            "tokens came before, not an offset."
-        )
-    return past.long()[:, None] + steps.to(past.device)
+    past = _counts("past", past)
+    return past[:, None] + steps.to(past.device)

@@ -57,8 +57,6 @@ def alibi_bias(
     refuse.float_tensor("slopes", slopes, 1, "(heads,)")
     offsets = pairwise_offsets(q_pos, k_pos).to(slopes.device)
     distance = offsets.abs() if refuse.flag("symmetric", symmetric) else offsets
-    if distance.dim() == 2:
-        distance = distance[None, None]
     return (-slopes[:, None, None] * distance).to(slopes.dtype)
 
 

@@ -65,8 +65,7 @@ class Fire(PositionalEncoding):
         refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
         # positions need float32: float16 ends at 65504
         c = self.c.to(torch.promote_types(self.c.dtype, torch.float32)).abs()
-        distance = pairwise_offsets(q_pos, k_pos).abs().to(c)
-        distance = distance[:, 0] if distance.dim() == 4 else distance[None]
+        distance = pairwise_offsets(q_pos, k_pos)[:, 0].abs().to(c)
         threshold = (self.multiplier.to(c) * self.initial[1]).abs()
         reach = torch.atleast_2d(torch.maximum(q_pos.to(c), threshold))[..., None]
         progress = torch.log1p(c * distance) / torch.log1p(c * reach)

@@ -47,7 +47,6 @@ class Kerple(PositionalEncoding):
         refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
         weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
         distance = pairwise_offsets(q_pos, k_pos).abs().to(weight)
-        distance = distance if distance.dim() == 4 else distance[None, None]
         height, bend = weight.clamp(min=_LEAST)[:, :, None, None]
         if self.kind == "log":
             return -height * torch.log1p(bend * distance)

@@ -46,7 +46,7 @@ class Shaw(PositionalEncoding):
             nn.init.normal_(table, std=self.head_dim**-0.5)
 
     def rows(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """Row of the tables for each query and key: (Lq, Lk) or (B, 1, Lq, Lk)."""
+        """Row of the tables for each query and key: (1 or B, 1, Lq, Lk)."""
         offsets = pairwise_offsets(q_pos, k_pos)
         if offsets.is_floating_point():
             raise TypeError(

@@ -133,12 +133,11 @@ class T5Bias(PositionalEncoding):
         """(B or 1, H, Lq, Lk), in the weight's dtype."""
         refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
         bucket = t5_bucket(
-            -pairwise_offsets(q_pos, k_pos),
+            -pairwise_offsets(q_pos, k_pos)[:, 0],
             bidirectional=self.bidirectional,
             num_buckets=self.num_buckets,
             max_distance=self.max_distance,
         )
-        bucket = bucket[:, 0] if bucket.dim() == 4 else bucket[None]
         return self.weight[bucket.to(self.weight.device)].permute(0, 3, 1, 2)
 
     def extra_repr(self) -> str:
