@@ -534,7 +534,7 @@ def test_autocast_compile_inference_and_meta():
     compiled = torch.compile(model.streams, backend="eager", fullgraph=True)
     assert torch.allclose(compiled(ids, order, predict=2)[1], g, atol=1e-6)
     on_meta = model.to("meta")
-    h, g, _ = on_meta.streams(ids.to("meta"), order.to("meta"), predict=2)
+    h, g, _ = on_meta.streams(ids.to("meta"), order, predict=2)
     assert h.shape == (2, 6, D) and g.shape == (2, 2, D)
 
 

@@ -254,6 +254,7 @@ class TwoStreamTransformer(Transformer):
         """
         past = _past(memory, ids, len(self.stack.layers), len(self.w))
         refuse.ids("order", order, *ids.shape)
+        order = order.to(ids.device)
         masks = stream_masks(
             order, predict=predict, joint_context=joint_context, memory=past, mask=mask
         )
