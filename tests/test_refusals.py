@@ -66,6 +66,7 @@ CALLS = {
     "from_mask": (pe_lab.positions.from_mask, {"mask": mask}),
     "from_lengths": (pe_lab.positions.from_lengths, {"lengths": [1, 2], "length": 3, "side": "left"}),
     "as_positions": (pe_lab.positions.as_positions, {"positions": 4}),
+    "table_rows": (pe_lab.positions.table_rows, {"positions": ids, "rows": 9, "offset": 2}),
     "pairwise_offsets": (pe_lab.positions.pairwise_offsets, {"q_pos": ids, "k_pos": ids}),
     "packed": (pe_lab.positions.packed, {"lengths": [1, 2]}),
     "causal": (pe_lab.positions.causal, {"q_pos": ids, "k_pos": ids}),

@@ -68,25 +68,27 @@ def _finite(positions: Tensor) -> Tensor:
     return positions
 
 
-def table_rows(positions: Tensor, rows: int, *, offset: int = 0) -> Tensor:
+def table_rows(positions: int | Tensor, rows: int, *, offset: int = 0) -> Tensor:
     """The positions as indices into a table, if each has a row there.
 
     Args:
-        positions: whole numbers of any shape.
+        positions: n meaning 0 … n−1, or a tensor of whole numbers of any shape.
         rows: of the table.
         offset: the row of position 0; positions from −offset on have one.
 
     Returns:
-        positions + offset.
+        positions + offset, int64.
 
     Raises:
-        TypeError: if the positions are not whole numbers.
+        TypeError: if the positions are not whole numbers, or as for `as_positions`.
         IndexError: if a position is before the first row or past the last.
 
     Example:
         >>> pe_lab.positions.table_rows(torch.tensor([0, 9]), 12, offset=2)
         tensor([ 2, 11])
     """
+    positions = as_positions(positions)
+    rows, offset = refuse.whole("rows", rows), refuse.whole("offset", offset, 0)
     if positions.is_floating_point():
         raise TypeError(
             f"a table of {rows} rows needs whole positions, got {positions.dtype}: "

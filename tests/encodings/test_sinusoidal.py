@@ -154,6 +154,36 @@ def test_bad_input_is_refused(call, error, words):
     assert words in str(caught.value)
 
 
+@given(factor=st.floats(1, 64), p=st.integers(0, 10**5), order=st.sampled_from(["interleaved", "halves"]))  # fmt: skip
+def test_interpolated_frequencies_are_interpolated_positions(factor, p, order):
+    """ω/s at p is ω at p/s: float64 angles up to 10⁵ rad, so 1e-10."""
+    slow = pe_lab.scaling.linear(pe_lab.inv_freq(8), factor)
+    place = torch.tensor([p], dtype=torch.float64)
+    wide = {"order": order, "dtype": torch.float64}
+    scaled = pe_lab.sinusoidal(place, 8, inv_freq=slow, **wide)
+    interpolated = pe_lab.sinusoidal(place / factor, 8, **wide)
+    assert (scaled - interpolated).abs().max() <= 1e-10
+
+
+@pytest.mark.parametrize("rule", [
+    lambda w: pe_lab.scaling.ntk(w, 4),
+    lambda w: pe_lab.scaling.dynamic_ntk(w, 4, length=64, original_length=16),
+    lambda w: pe_lab.scaling.yarn(w, 4, original_length=64),
+    lambda w: pe_lab.scaling.llama3(w, 4, original_length=64),
+    lambda w: pe_lab.scaling.longrope(w, [1.0] * 16, [4.0] * 16, length=65, original_length=64),
+])  # fmt: skip
+def test_every_scaling_rule_applies_to_sinusoids(rule):
+    """Each pair is a sine and cosine of the rule's own frequency; float32, so 1e-7."""
+    frequencies = rule(pe_lab.inv_freq(32))
+    module = pe_lab.Sinusoidal(32, inv_freq=frequencies)
+    table = module.embed(torch.zeros(1, 1, 32), torch.tensor([50]))[0, 0]
+    pairs = zip(table[::2].tolist(), table[1::2].tolist(), frequencies, strict=True)
+    for sine, cosine, w in pairs:
+        assert sine == pytest.approx(math.sin(50 * w), abs=1e-7)
+        assert cosine == pytest.approx(math.cos(50 * w), abs=1e-7)
+    assert (frequencies < pe_lab.inv_freq(32)).any()
+
+
 class TestModule:
     def test_adds_the_table_at_the_given_positions(self):
         x = torch.randn(2, 5, 6)
