@@ -74,7 +74,7 @@ def number(
             f"{name} needs a number, got {value!r:.80} ({type(value).__name__})."
         )
     # not math.isfinite, which a number that stays open while compiling has not
-    if not (abs(value) < math.inf and least <= value <= most):
+    if not (abs(float(value)) < math.inf and least <= float(value) <= most):
         raise ValueError(
             f"{name} needs a finite number from {least:g} to {most:g}, got {value}."
         )
@@ -84,6 +84,8 @@ def number(
 def numbers(name: str, value: Any) -> Tensor:
     """The value as a float64 tensor, if it is a tensor or a list of numbers."""
     if isinstance(value, Tensor):
+        if value.is_complex():
+            raise TypeError(f"{name} needs real numbers, got {value.dtype}.")
         return value.double()
     given = [number(name, n) for n in listed(name, value, "numbers")]
     return torch.tensor(given, dtype=torch.float64, device="cpu")

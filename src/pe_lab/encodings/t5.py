@@ -43,6 +43,15 @@ def t5_bucket(
     Source: Raffel et al. 2020 and the released code. Boundaries are found in whole
         numbers, so no logarithm can round to the wrong side of one.
     """
+    buckets = _one_sided(num_buckets, refuse.flag("bidirectional", bidirectional))
+    starts = _starts(buckets, refuse.whole("max_distance", max_distance))
+    return _bucket(relative_position, starts, bidirectional)
+
+
+def _bucket(
+    relative_position: Tensor, starts: tuple[int, ...], bidirectional: bool
+) -> Tensor:
+    """`t5_bucket` by the smallest distance in each bucket of one direction."""
     if not isinstance(relative_position, Tensor) or relative_position.dtype not in (
         torch.int32,
         torch.int64,
@@ -52,17 +61,14 @@ def t5_bucket(
             f"relative_position needs a tensor of integers, got {given}; buckets "
             "count whole positions."
         )
-    refuse.flag("bidirectional", bidirectional)
-    buckets = _one_sided(num_buckets, bidirectional)
     after = torch.zeros_like(relative_position)
     if bidirectional:
-        after = (relative_position > 0).long() * buckets
+        after = (relative_position > 0).long() * len(starts)
         distance = relative_position.abs()
     else:
         distance = (-relative_position).clamp(min=0)
-    max_distance = refuse.whole("max_distance", max_distance)
-    starts = torch.tensor(_starts(buckets, max_distance), device=distance.device)
-    return after + torch.bucketize(distance, starts, right=True) - 1
+    bounds = torch.tensor(starts, device=distance.device)
+    return after + torch.bucketize(distance, bounds, right=True) - 1
 
 
 def _one_sided(num_buckets: int, bidirectional: bool) -> int:
@@ -76,7 +82,7 @@ def _one_sided(num_buckets: int, bidirectional: bool) -> int:
 
 
 @lru_cache(maxsize=16)
-def _starts(buckets: int, max_distance: int) -> list[int]:
+def _starts(buckets: int, max_distance: int) -> tuple[int, ...]:
     """The smallest distance in each bucket.
 
     Bucket e + j starts at the least n with (n/e)^(N−e) ≥ (max/e)^j, that is
@@ -90,7 +96,7 @@ def _starts(buckets: int, max_distance: int) -> list[int]:
         while n**wide * exact**j < exact**wide * max_distance**j:
             n += 1
         starts.append(n)
-    return starts
+    return tuple(starts)
 
 
 class T5Bias(PositionalEncoding):
@@ -121,7 +127,9 @@ class T5Bias(PositionalEncoding):
         self.bidirectional = refuse.flag("bidirectional", bidirectional)
         self.num_buckets = num_buckets
         self.max_distance = refuse.whole("max_distance", max_distance)
-        _starts(_one_sided(num_buckets, bidirectional), self.max_distance)
+        buckets = _one_sided(num_buckets, bidirectional)
+        # found once, in Python numbers: a compiler would trace the search
+        self._starts = _starts(buckets, self.max_distance)
         self.weight = nn.Parameter(torch.zeros(num_buckets, self.num_heads))
         self.reset_parameters()
 
@@ -132,12 +140,8 @@ class T5Bias(PositionalEncoding):
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """(B or 1, H, Lq, Lk), in the weight's dtype."""
         refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
-        bucket = t5_bucket(
-            -pairwise_offsets(q_pos, k_pos)[:, 0],
-            bidirectional=self.bidirectional,
-            num_buckets=self.num_buckets,
-            max_distance=self.max_distance,
-        )
+        offsets = pairwise_offsets(q_pos, k_pos)[:, 0]
+        bucket = _bucket(-offsets, self._starts, self.bidirectional)
         return self.weight[bucket.to(self.weight.device)].permute(0, 3, 1, 2)
 
     def extra_repr(self) -> str:
