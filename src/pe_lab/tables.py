@@ -16,7 +16,7 @@ from pe_lab import refuse
 from pe_lab.frequencies import as_inv_freq
 from pe_lab.positions import as_positions
 
-_BLOCK = 16384  # complex128 numbers in a block: 256 KiB, at home in a core's cache
+_BLOCK = 2**16  # complex128 numbers in a block: 1 MiB, at home in a core's cache
 
 
 def rope_table(
@@ -42,7 +42,7 @@ def rope_table(
         TypeError, ValueError: as `as_positions` and `as_inv_freq` say.
     Convention: one column per pair of channels, not duplicated.
     """
-    circle = unit_circle(positions, inv_freq, dtype=dtype, device=device)
+    circle = unit_circle(positions, inv_freq, axis=0, dtype=dtype, device=device)
     return circle[..., 0], circle[..., 1]
 
 
@@ -51,24 +51,30 @@ def unit_circle(
     inv_freq: Tensor,
     *,
     sine_first: bool = False,
+    axis: int = -1,
     dtype: torch.dtype = torch.float32,
     device: torch.device | str | None = None,
 ) -> Tensor:
-    """The points (cos pω_i, sin pω_i), or (sin, cos) if `sine_first`: (…, pairs, 2)."""
+    """The points (cos pω_i, sin pω_i), or (sin, cos) if `sine_first`: (…, pairs, 2).
+
+    Convention: in memory the axis of the two is at `axis`: −1 for neighbours, −2 for
+        halves of a row, 0 for two tables.
+    """
     refuse.float_dtype(dtype)
     inv_freq = as_inv_freq(inv_freq)
     if dtype != torch.float64 and not torch.compiler.is_compiling():
         start, count, home = _as_range(positions, device)
         if count and home.type != "mps":  # which has no float64: the CPU computes
-            return _by_addition(start, count, inv_freq.to(home), sine_first, dtype)
+            turn = inv_freq.to(home)
+            return _by_addition(start, count, turn, sine_first, axis, dtype)
     positions = as_positions(positions, device)
     home = positions.device
     if home.type == "mps":
         positions = positions.cpu()
     angles = positions.double()[..., None] * inv_freq.to(positions.device)
     cos, sin = angles.cos(), angles.sin()
-    points = torch.stack((sin, cos) if sine_first else (cos, sin), dim=-1)
-    return points.to(dtype).to(home)
+    points = torch.stack((sin, cos) if sine_first else (cos, sin), dim=axis)
+    return points.to(dtype).to(home).movedim(axis, -1)
 
 
 def _as_range(
@@ -90,25 +96,32 @@ def _as_range(
 
 
 def _by_addition(
-    start: int, count: int, inv_freq: Tensor, sine_first: bool, dtype: torch.dtype
+    start: int,
+    count: int,
+    inv_freq: Tensor,
+    sine_first: bool,
+    axis: int,
+    dtype: torch.dtype,
 ) -> Tensor:
     """unit_circle of start … start+count−1 as coarse times fine rotations, in blocks.
 
     With sine first the point is i·e^{−ipω} = sin pω + i cos pω: the clock runs
     backwards from (0, 1), and the product is the same.
     """
-    rows = max(16, _BLOCK // inv_freq.shape[0])
     turn = -inv_freq if sine_first else inv_freq
-    steps = torch.arange(min(rows, count), dtype=torch.float64, device=turn.device)
-    fine = _rotor(steps, turn)
-    starts = torch.arange(start, start + count, rows, device=turn.device).double()
-    coarse = _rotor(starts, turn)
+    rows = min(count, max(16, _BLOCK // turn.shape[0]))
+    fine = _rotor(0, rows, 1, turn)
+    coarse = _rotor(start, -(-count // rows), rows, turn)
     if sine_first:
         coarse = coarse * 1j
     if turn.device.type != "cpu" or turn.requires_grad:
         product = (coarse[:, None] * fine).flatten(0, 1)[:count]
-        return torch.view_as_real(product).to(dtype)
-    points = torch.empty(count, len(turn), 2, dtype=dtype, device=turn.device)
+        points = torch.view_as_real(product).movedim(-1, axis)
+        return points.to(dtype).contiguous().movedim(axis, -1)
+    shape = list(fine.shape)
+    shape[0] = count
+    shape.insert(axis % 3, 2)
+    points = torch.empty(shape, dtype=dtype, device=turn.device).movedim(axis, -1)
     block = torch.empty_like(fine)
     for row, target in zip(coarse, points.split(rows), strict=True):
         part = block[: target.shape[0]]
@@ -117,6 +130,11 @@ def _by_addition(
     return points
 
 
-def _rotor(positions: Tensor, inv_freq: Tensor) -> Tensor:
-    angles = positions[:, None] * inv_freq
-    return torch.complex(angles.cos(), angles.sin())
+def _rotor(start: int, count: int, step: int, inv_freq: Tensor) -> Tensor:
+    """e^{ipω} at p = start, start + step, …: (count, pairs), again by addition."""
+    side = max(1, round(count**0.5))
+    fine = torch.arange(side, dtype=torch.float64, device=inv_freq.device) * step
+    coarse = torch.arange(0, count, side, dtype=torch.float64, device=inv_freq.device)
+    angles = torch.cat((fine, start + coarse * step))[:, None] * inv_freq
+    rotor = torch.complex(angles.cos(), angles.sin())
+    return (rotor[side:, None] * rotor[:side]).flatten(0, 1)[:count]

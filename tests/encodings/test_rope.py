@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pe_lab
+from pe_lab.encodings import rotation
 
 LAYOUTS = ["half", "interleaved"]
 
@@ -133,6 +134,99 @@ def test_gradients_in_both_layouts():
         assert torch.autograd.gradcheck(
             lambda y, w=layout: turn(y, torch.arange(3), w), x
         )
+
+
+LARGE = [  # B, H, L, D: over several blocks, odd sizes, one token, one head
+    (1, 2, 4200, 128), (3, 5, 700, 64), (64, 9, 37, 16), (300, 32, 1, 128),
+    (1, 1, 5000, 16), (2, 70000, 1, 16),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_blocks_and_formula_agree_to_the_bit(layout, dtype):
+    """Every product and sum is rounded for itself, so how x is cut cannot be seen."""
+    for shape in LARGE:
+        batch, heads, length, dim = shape
+        x = torch.randn(batch, length, heads, dim).to(dtype).transpose(1, 2)
+        wide = torch.promote_types(dtype, torch.float32)
+        ids = torch.randint(10**6, (batch, length))
+        table = pe_lab.rope_table(ids, pe_lab.inv_freq(dim), dtype=wide)
+        ours = pe_lab.apply_rope(x, *table, layout=layout)
+        cos, sin = (t[:, None] for t in table)
+        assert torch.equal(ours, rotation.by_formula(x, cos, sin, layout))
+        assert torch.equal(ours, rotation.in_blocks(x, cos, sin, layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_views_of_any_stride_are_turned(layout):
+    """Queries cut out of one projection, an odd head beside them, a flipped axis."""
+    table = pe_lab.rope_table(600, pe_lab.inv_freq(32))
+    wide = torch.randn(2, 8, 600, 67)
+    for view in (wide[..., 3:35], wide[..., ::2][..., :32], wide.mT.contiguous().mT[..., :32]):
+        ours = pe_lab.apply_rope(view, *table, layout=layout)
+        assert torch.equal(ours, pe_lab.apply_rope(view.clone(), *table, layout=layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_gradient_is_the_opposite_rotation_and_keeps_only_the_table(layout):
+    """R_mᵀ = R_{−m}: nothing of x's size waits for the backward pass."""
+    x = torch.randn(2, 8, 300, 64, requires_grad=True)
+    cos, sin = pe_lab.rope_table(300, pe_lab.inv_freq(64))
+    kept = []
+
+    def keep(saved):
+        kept.append(saved.numel())
+        return saved
+
+    with torch.autograd.graph.saved_tensors_hooks(keep, lambda saved: saved):
+        out = pe_lab.apply_rope(x, cos, sin, layout=layout)
+    assert sum(kept) == cos.numel() + sin.numel()
+    slope = torch.randn_like(out)
+    (grad,) = torch.autograd.grad(out, x, slope)
+    assert torch.equal(grad, pe_lab.apply_rope(slope, cos, -sin, layout=layout))
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_kind_of_derivative_goes_through_the_blocks(layout, monkeypatch):
+    """Reverse, forward and second derivatives, and batches of functions (vmap)."""
+    monkeypatch.setattr(rotation, "_SMALL", 0)
+    x = torch.randn(1, 2, 3, 16, dtype=torch.float64, requires_grad=True)
+    table = pe_lab.rope_table(3, pe_lab.inv_freq(16), dtype=torch.float64)
+
+    def run(y):
+        return pe_lab.apply_rope(y, *table, layout=layout)
+
+    assert torch.autograd.gradcheck(run, x, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(run, x)
+    many = torch.stack((x, 2 * x)).detach()
+    assert torch.allclose(torch.vmap(run)(many)[1], 2 * run(x), atol=1e-12)
+
+
+def test_learned_frequencies_get_gradients():
+    """A table that was made with grad is differentiated, in large inputs too."""
+    omega = pe_lab.inv_freq(16).requires_grad_()
+    x = torch.randn(1, 8, 300, 16, dtype=torch.float64)
+    table = pe_lab.rope_table(300, omega, dtype=torch.float64)
+    loss = (pe_lab.apply_rope(x, *table, layout="half") ** 3).sum()
+    (grad,) = torch.autograd.grad(loss, omega)
+    assert grad.abs().min() > 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_step_of_decoding_is_the_row_of_the_whole(layout, dtype):
+    """Few tokens take a shorter way; to two roundings of numbers below 8."""
+    rope = pe_lab.RoPE(16, layout=layout, gain=1.1)
+    q, k = torch.randn(2, 3, 900, 16).to(dtype), torch.randn(2, 1, 900, 16).to(dtype)
+    ids = torch.stack((torch.arange(900), torch.arange(10**6, 10**6 + 900)))
+    whole = rope.rotate(q, k, ids, ids.clone())
+    step_ids = ids[:, 500:501]
+    step = rope.rotate(q[:, :, 500:501], k[:, :, 500:501], step_ids, step_ids)
+    for full, row in zip(whole, step, strict=True):
+        assert row.dtype == dtype
+        gap = (full[:, :, 500:501].double() - row.double()).abs().max()
+        assert gap <= 2 * 8 * torch.finfo(dtype).eps
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

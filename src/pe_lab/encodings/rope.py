@@ -5,18 +5,23 @@ Su et al. 2021, RoFormer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from pe_lab import refuse
 from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.encodings.rotation import turn
 from pe_lab.frequencies import as_inv_freq
 from pe_lab.frequencies import inv_freq as make_inv_freq
+from pe_lab.positions import as_positions
 from pe_lab.tables import rope_table
 
 _LAYOUTS = ("half", "interleaved")
+_FEW = 2**15  # numbers in q and k below which the calls cost more than the work
 
 
 def apply_rope(x: Tensor, cos: Tensor, sin: Tensor, *, layout: str) -> Tensor:
@@ -46,17 +51,10 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor, *, layout: str) -> Tensor:
             f"{sin.shape[-1]}; rope_table makes both."
         )
     width = 2 * cos.shape[-1]
-    turned, rest = x[..., :width], x[..., width:]
     wide = torch.promote_types(x.dtype, torch.promote_types(cos.dtype, torch.float32))
-    turned, cos, sin = turned.to(wide), cos.to(wide), sin.to(wide)
-    if layout == "interleaved":
-        points = torch.view_as_complex(turned.unflatten(-1, (-1, 2)).contiguous())
-        result = torch.view_as_real(points * torch.complex(cos, sin)).flatten(-2)
-    else:
-        a, b = turned.chunk(2, dim=-1)
-        result = torch.cat((a * cos - b * sin, b * cos + a * sin), dim=-1)
-    result = result.to(x.dtype)
-    return torch.cat((result, rest), dim=-1) if rest.shape[-1] else result
+    turned = turn(x[..., :width], cos.to(wide), sin.to(wide), layout)
+    rest = x[..., width:]
+    return torch.cat((turned, rest), dim=-1) if rest.shape[-1] else turned
 
 
 def _per_head(x: Tensor, name: str, table: Tensor) -> Tensor:
@@ -130,6 +128,18 @@ def convert_layout(
     return weight.unflatten(0, shape).transpose(1, 2).flatten(0, 2)
 
 
+def _waves(inv_freq: Tensor, layout: str) -> tuple[Any, Any]:
+    """Phases and frequencies, as NumPy arrays, whose sines are cos and (−sin, sin)."""
+    axis = 0 if layout == "half" else 1
+    turns = [
+        torch.stack(p, dim=axis).flatten()
+        for p in ((inv_freq,) * 2, (-inv_freq, inv_freq))
+    ]
+    phase = torch.zeros(2, turns[0].shape[0], dtype=torch.float64, device="cpu")
+    phase[0] = math.pi / 2  # cos θ = sin(θ + π/2)
+    return phase.flatten().numpy(), torch.cat(turns).numpy()
+
+
 class RoPE(PositionalEncoding):
     """Door 2: the score of m and n depends on m − n, because R_mᵀ R_n = R_{n−m}.
 
@@ -182,7 +192,10 @@ class RoPE(PositionalEncoding):
                 )
             inv_freq = scaling(inv_freq)
         self.gain = refuse.number("gain", gain)
-        self._inv_freq = tuple(as_inv_freq(inv_freq, pairs).tolist())
+        exact = as_inv_freq(inv_freq, pairs)
+        # neither a buffer nor a tensor: no .to(), .half() or checkpoint can round it
+        self._inv_freq = tuple(exact.tolist())
+        self._waves = _waves(exact, layout)
 
     @property
     def inv_freq(self) -> Tensor:
@@ -194,15 +207,47 @@ class RoPE(PositionalEncoding):
     ) -> tuple[Tensor, Tensor]:
         """Queries and keys turned by their own positions."""
         refuse.heads(q, k, q_pos, k_pos, head_dim=self.head_dim)
-        return self._turn(q, q_pos), self._turn(k, k_pos)
+        heads = (q.shape[1], k.shape[1])
+        few = q_pos is k_pos and q.numel() + k.numel() <= _FEW
+        few = few and self.rotary_dim == self.head_dim and q.dtype != torch.float64
+        if few and refuse.readable(q):
+            both = self._turn_few(
+                torch.cat((q, k), dim=1), as_positions(q_pos, q.device)
+            )
+            q, k = both.split_with_sizes(heads, dim=1)
+            return q, k
+        table = self._table(q, q_pos)
+        turned = apply_rope(q, *table, layout=self.layout)
+        if k_pos is not q_pos or k.dtype != q.dtype:
+            table = self._table(k, k_pos)
+        return turned, apply_rope(k, *table, layout=self.layout)
 
-    def _turn(self, x: Tensor, positions: Tensor) -> Tensor:
+    def _table(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         wide = torch.promote_types(x.dtype, torch.float32)
         inv_freq = self.inv_freq.to(x.device)
         cos, sin = rope_table(positions.to(x.device), inv_freq, dtype=wide)
+        return (cos, sin) if self.gain == 1 else (cos * self.gain, sin * self.gain)
+
+    def _turn_few(self, x: Tensor, positions: Tensor) -> Tensor:
+        """x·cos + swapped·(−sin, sin), in as few calls as a step of decoding allows."""
+        phase, frequency = map(torch.from_numpy, self._waves)
+        if x.device.type != "cpu":
+            phase, frequency = phase.to(x.device), frequency.to(x.device)
+        if positions.dim() == 2:
+            positions = positions.unsqueeze(1)
+        waves = torch.addcmul(phase, positions.double().unsqueeze(-1), frequency)
+        wide = torch.promote_types(x.dtype, torch.float32)
+        waves = waves.sin().to(wide)
         if self.gain != 1:
-            cos, sin = cos * self.gain, sin * self.gain
-        return apply_rope(x, cos, sin, layout=self.layout)
+            waves = waves * self.gain
+        cos, sin = waves.chunk(2, dim=-1)
+        if self.layout == "half":
+            a, b = x.chunk(2, dim=-1)
+            swapped = torch.cat((b, a), dim=-1)
+        else:
+            swapped = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+        turned = x * cos + swapped * sin
+        return turned if x.dtype == wide else turned.to(x.dtype)
 
     def extra_repr(self) -> str:
         """The settings that differ between two instances."""
