@@ -203,6 +203,20 @@ def test_every_kind_of_derivative_goes_through_the_blocks(layout, monkeypatch):
     assert torch.allclose(torch.vmap(run)(many)[1], 2 * run(x), atol=1e-12)
 
 
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_one_table_serves_all_heads_of_an_input_of_many_blocks(layout, dtype):
+    """(L, pairs) and (1, L, pairs) are one table; 2²¹ numbers are several blocks."""
+    x = torch.randn(1, 4, 4096, 128, dtype=torch.float64).to(dtype)
+    cos, sin = pe_lab.rope_table(4096, pe_lab.inv_freq(128))
+    shared = pe_lab.apply_rope(x, cos, sin, layout=layout)
+    assert torch.equal(
+        shared, pe_lab.apply_rope(x, cos[None], sin[None], layout=layout)
+    )
+    head = pe_lab.apply_rope(x[:, 3:, -5:], cos[-5:], sin[-5:], layout=layout)
+    assert torch.equal(shared[:, 3:, -5:], head)
+
+
 def test_learned_frequencies_get_gradients():
     """A table that was made with grad is differentiated, in large inputs too."""
     omega = pe_lab.inv_freq(16).requires_grad_()

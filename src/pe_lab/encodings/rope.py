@@ -58,7 +58,7 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor, *, layout: str) -> Tensor:
 
 
 def _per_head(x: Tensor, name: str, table: Tensor) -> Tensor:
-    """The table with an axis for the heads, if it fits x."""
+    """The table as (1 or B, 1, L, pairs), if it fits x."""
     if not isinstance(table, Tensor) or not table.is_floating_point():
         raise TypeError(
             f"{name} needs a floating-point table, got "
@@ -74,7 +74,7 @@ def _per_head(x: Tensor, name: str, table: Tensor) -> Tensor:
             f"(batch, heads, length, head_dim) = {tuple(x.shape)}, so if it came as "
             "(batch, length, heads, head_dim), transpose axes 1 and 2 first."
         )
-    return table.unsqueeze(-3)
+    return table[None, None] if table.dim() == 2 else table.unsqueeze(1)
 
 
 def convert_layout(
