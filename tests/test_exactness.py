@@ -163,16 +163,18 @@ def pairs_of(name, dim):
 
 DIM = 16
 ROTATIONS = {
-    "rope half": pe_lab.RoPE(DIM),
-    "rope interleaved": pe_lab.RoPE(DIM, layout="interleaved"),
-    "partial half": pe_lab.RoPE(DIM, rotary_dim=8),
-    "partial interleaved": pe_lab.RoPE(DIM, rotary_dim=8, layout="interleaved"),
-    "axial half": pe_lab.AxialRoPE(DIM),
-    "axial interleaved": pe_lab.AxialRoPE(DIM, layout="interleaved"),
-    "mrope": pe_lab.MRoPE(DIM, (4, 2, 2)),
-    "xpos half": pe_lab.XPos(DIM, centre=10**6),
-    "xpos interleaved": pe_lab.XPos(DIM, centre=10**6, layout="interleaved"),
+    "rope half": lambda: pe_lab.RoPE(DIM),
+    "rope interleaved": lambda: pe_lab.RoPE(DIM, layout="interleaved"),
+    "partial half": lambda: pe_lab.RoPE(DIM, rotary_dim=8),
+    "partial interleaved": lambda: pe_lab.RoPE(DIM, rotary_dim=8, layout="interleaved"),
+    "axial half": lambda: pe_lab.AxialRoPE(DIM),
+    "axial interleaved": lambda: pe_lab.AxialRoPE(DIM, layout="interleaved"),
+    "mrope": lambda: pe_lab.MRoPE(DIM, (4, 2, 2)),
+    "xpos half": lambda: pe_lab.XPos(DIM, centre=10**6),
+    "xpos interleaved": lambda: pe_lab.XPos(DIM, centre=10**6, layout="interleaved"),
 }
+
+SCALED = pe_lab.RoPE(DIM, scaling=lambda w: scaling.yarn(w, 4, original_length=64))
 
 
 def turned(name, x, places, sign):
@@ -210,7 +212,7 @@ def test_rotations_are_rounded_once(name, dtype):
     """
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(1, 2, 5, DIM, generator=generator, dtype=torch.float64).to(dtype)
-    scheme, ids = ROTATIONS[name], NEAR_CENTRE
+    scheme, ids = ROTATIONS[name](), NEAR_CENTRE
     places = places_of(scheme, ids)
     rotated = scheme.rotate(x, x, places, places)
     for ours, sign in zip(rotated, (1, -1), strict=True):
@@ -224,7 +226,7 @@ def test_rotations_are_rounded_once(name, dtype):
 @pytest.mark.parametrize("name", [n for n in ROTATIONS if not n.startswith("xpos")])
 def test_what_is_applied_is_as_exact_as_the_table(name):
     """[1, 0] turned is [cos, sin]: on vectors, at 10⁷, with each pair's own ids."""
-    scheme = ROTATIONS[name]
+    scheme = ROTATIONS[name]()
     ids = torch.tensor([0, 3, 10**6 - 1, 10**7])
     places = places_of(scheme, ids)
     x = torch.zeros(1, 1, 4, DIM)
@@ -243,9 +245,7 @@ def test_scores_see_offsets_only(name, t):
     a centre far away the factors leave float32, as its page says.
     """
     generator = torch.Generator().manual_seed(1)
-    scheme = ROTATIONS.get(name) or pe_lab.RoPE(
-        DIM, scaling=lambda w: scaling.yarn(w, 4, original_length=64)
-    )
+    scheme = SCALED if name == "scaled" else ROTATIONS[name]()
     m, n = torch.tensor([5, 0, 2000, 77]), torch.tensor([0, 9, 1000, 77])
     q, k = torch.randn(2, 1, 1, 4, DIM, generator=generator)
     layout = name.split()[-1]
@@ -300,21 +300,23 @@ def as_points(x, layout):
 # ── biases ────────────────────────────────────────────────────────────────────────
 
 BIASES = {
-    "alibi": pe_lab.ALiBi(2),
-    "alibi, symmetric": pe_lab.ALiBi(2, symmetric=True),
-    "t5": pe_lab.T5Bias(2, bidirectional=True),
-    "shaw": pe_lab.Shaw(8, 4),
-    "kerple": pe_lab.Kerple(2),
-    "kerple, power": pe_lab.Kerple(2, kind="power"),
+    "alibi": lambda: pe_lab.ALiBi(2),
+    "alibi, symmetric": lambda: pe_lab.ALiBi(2, symmetric=True),
+    "t5": lambda: pe_lab.T5Bias(2, bidirectional=True),
+    "shaw": lambda: pe_lab.Shaw(8, 4),
+    "kerple": lambda: pe_lab.Kerple(2),
+    "kerple, power": lambda: pe_lab.Kerple(2, kind="power"),
 }
 
 
 @pytest.mark.parametrize("name", BIASES)
 def test_biases_of_differences_do_not_move_at_all(name):
     """Made from whole differences: shifted by 10⁷, bit for bit the same."""
+    pe_lab.seed(0)
+    scheme = BIASES[name]()
     x, ids = torch.randn(1, 2, 6, 8), torch.tensor([0, 1, 2, 9, 500, 70])
-    near = BIASES[name].bias(x, x, ids, ids)
-    assert torch.equal(BIASES[name].bias(x, x, ids + 10**7, ids + 10**7), near)
+    near = scheme.bias(x, x, ids, ids)
+    assert torch.equal(scheme.bias(x, x, ids + 10**7, ids + 10**7), near)
 
 
 def test_transformer_xl_moves_by_its_table_s_rounding():
@@ -339,18 +341,21 @@ def test_fire_is_not_meant_to_be_shift_invariant():
 
 
 ALL = BIASES | ROTATIONS | {
-    "transformer-xl": pe_lab.TransformerXL(2, 8),
-    "tupe": pe_lab.TUPE(64, 16, 2),
-    "fire": pe_lab.Fire(2),
-    "xpos": pe_lab.XPos(8),
+    "transformer-xl": lambda: pe_lab.TransformerXL(2, 8),
+    "tupe": lambda: pe_lab.TUPE(64, 16, 2),
+    "fire": lambda: pe_lab.Fire(2),
+    "xpos": lambda: pe_lab.XPos(8),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 @pytest.mark.parametrize("name", ALL)
 def test_attention_of_every_scheme_stays_close_to_float64(name, dtype):
-    """The same numbers in float64: |v| ≤ 4, so 8 eps is a few roundings of 4."""
-    scheme, length = ALL[name], 40
+    """The same numbers in float64. |v| ≤ 4, so 8 eps is a few roundings of 4; float32
+    has scores up to 20 to round as well, where 16 bits compute them in float32.
+    """
+    pe_lab.seed(0)
+    scheme, length = ALL[name](), 40
     dim = DIM if name in ROTATIONS else 8
     generator = torch.Generator().manual_seed(2)
     q, k, v = (
@@ -368,7 +373,8 @@ def test_attention_of_every_scheme_stays_close_to_float64(name, dtype):
             (q.double(), k.double(), v.double(), here),
         )  # fmt: skip
     assert ours.dtype == dtype
-    assert (ours.double() - exact).abs().max() <= 8 * torch.finfo(dtype).eps
+    roundings = 80 if dtype == torch.float32 else 8
+    assert (ours.double() - exact).abs().max() <= roundings * torch.finfo(dtype).eps
 
 
 class Attention(torch.nn.Module):
@@ -386,7 +392,8 @@ class Attention(torch.nn.Module):
 @pytest.mark.parametrize("name", [n for n in ALL if n not in ("alibi", "rope half")])
 def test_gradients_of_inputs_and_parameters(name):
     """Finite differences, in float64, of queries, keys, values and what is trained."""
-    scheme = ALL[name]
+    pe_lab.seed(0)
+    scheme = ALL[name]()
     dim = DIM if name in ROTATIONS else 8
     q, k, v = torch.randn(3, 1, 2, 3, dim, dtype=torch.float64, requires_grad=True)
     places = places_of(scheme, torch.tensor([2, 0, 3]))

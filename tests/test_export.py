@@ -1,6 +1,7 @@
 """Compiled, exported or in ONNX, every scheme gives what it gives when called plainly.
 
 Traced at 16 tokens, run at 33: a table or a count that was fixed while tracing shows.
+Generated code sums in another order: 1e-5 of values up to 4.
 """
 
 import logging
@@ -15,22 +16,22 @@ from tests.oracle import exact_sinusoidal
 
 HEADS, DIM = 2, 8
 SCHEMES = {
-    "rope": pe_lab.RoPE(DIM),
-    "interleaved": pe_lab.RoPE(DIM, layout="interleaved"),
-    "partial": pe_lab.RoPE(DIM, rotary_dim=4, scaling=lambda w: pe_lab.scaling.yarn(w, 4, original_length=64), gain=1.1),
-    "xpos": pe_lab.XPos(DIM),
-    "axial": pe_lab.AxialRoPE(DIM),
-    "mrope": pe_lab.MRoPE(DIM, (2, 2)),
-    "alibi": pe_lab.ALiBi(HEADS),
-    "t5": pe_lab.T5Bias(HEADS, bidirectional=True),
-    "shaw": pe_lab.Shaw(DIM, 4),
-    "transformer-xl": pe_lab.TransformerXL(HEADS, DIM),
-    "tupe": pe_lab.TUPE(64, HEADS * DIM, HEADS),
-    "kerple": pe_lab.Kerple(HEADS),
-    "fire": pe_lab.Fire(HEADS),
-    "sinusoidal": pe_lab.Sinusoidal(DIM),
-    "learned": pe_lab.Learned(64, DIM, std=1.0),
-    "none": pe_lab.NoPE(),
+    "rope": lambda: pe_lab.RoPE(DIM),
+    "interleaved": lambda: pe_lab.RoPE(DIM, layout="interleaved"),
+    "partial": lambda: pe_lab.RoPE(DIM, rotary_dim=4, scaling=lambda w: pe_lab.scaling.yarn(w, 4, original_length=64), gain=1.1),
+    "xpos": lambda: pe_lab.XPos(DIM),
+    "axial": lambda: pe_lab.AxialRoPE(DIM),
+    "mrope": lambda: pe_lab.MRoPE(DIM, (2, 2)),
+    "alibi": lambda: pe_lab.ALiBi(HEADS),
+    "t5": lambda: pe_lab.T5Bias(HEADS, bidirectional=True),
+    "shaw": lambda: pe_lab.Shaw(DIM, 4),
+    "transformer-xl": lambda: pe_lab.TransformerXL(HEADS, DIM),
+    "tupe": lambda: pe_lab.TUPE(64, HEADS * DIM, HEADS),
+    "kerple": lambda: pe_lab.Kerple(HEADS),
+    "fire": lambda: pe_lab.Fire(HEADS),
+    "sinusoidal": lambda: pe_lab.Sinusoidal(DIM),
+    "learned": lambda: pe_lab.Learned(64, DIM, std=1.0),
+    "none": lambda: pe_lab.NoPE(),
 }  # fmt: skip
 
 
@@ -39,7 +40,8 @@ class Everything(nn.Module):
 
     def __init__(self, names=SCHEMES):
         super().__init__()
-        self.schemes = nn.ModuleDict({name: SCHEMES[name] for name in names})
+        pe_lab.seed(0)
+        self.schemes = nn.ModuleDict({name: SCHEMES[name]() for name in names})
 
     def forward(self, x, ids):
         cells = torch.stack((ids, 2 * ids), dim=-1)
@@ -91,7 +93,7 @@ def test_one_graph_serves_every_batch_and_length():
     for batch, length in ((3, 16), (5, 33)):
         arguments = inputs(batch, length)
         worst = differences(compiled(*arguments), module, arguments)
-        assert max(worst.values()) <= 1e-6, worst
+        assert max(worst.values()) <= 1e-5, worst
     assert len(graphs) == 1
 
 
@@ -99,7 +101,7 @@ def test_one_graph_serves_every_batch_and_length():
     "names", [("rope", "interleaved"), ("alibi", "t5", "sinusoidal")]
 )
 def test_compiled_to_machine_code(names):
-    """One scheme of each door and layout; sums in another order: 1e-5 of |v| ≤ 4."""
+    """One scheme of each door and layout."""
     module = Everything(names)
     compiled = torch.compile(module, fullgraph=True, dynamic=True)
     for batch, length in ((3, 16), (5, 33)):
@@ -128,7 +130,7 @@ def test_exported_with_open_batch_and_length(strict):
     for batch, length in ((5, 33), (1, 2)):
         arguments = inputs(batch, length)
         worst = differences(program(*arguments), module, arguments)
-        assert max(worst.values()) <= 1e-6, worst
+        assert max(worst.values()) <= 1e-5, worst
 
 
 def test_a_whole_model_is_exported_with_ids_that_it_counts_itself():
@@ -145,9 +147,11 @@ def test_a_whole_model_is_exported_with_ids_that_it_counts_itself():
 def test_a_decoding_step_is_exported_with_an_open_cache():
     """One query over as many keys as there are."""
 
+    scheme = pe_lab.ALiBi(2)
+
     class Step(nn.Module):
         def forward(self, q, k):
-            return pe_lab.attention(q, k, k, causal=True, encoding=SCHEMES["alibi"])
+            return pe_lab.attention(q, k, k, causal=True, encoding=scheme)
 
     length = torch.export.Dim("length", min=2, max=64)
     q, k = torch.randn(3, 2, 1, 8), torch.randn(3, 2, 16, 8)
@@ -159,7 +163,7 @@ def test_a_decoding_step_is_exported_with_an_open_cache():
 def test_onnx_with_open_batch_and_length():
     """ONNX with a dynamic length fails or bakes in the length: x-transformers#212.
 
-    Another library's kernels and order of sums: 1e-5 of |v| ≤ 4.
+    Another library's kernels sum in another order.
     """
     session = onnx_session(Everything(), inputs(3, 16), open_sizes())
     for batch, length in ((5, 33), (1, 2)):
@@ -187,15 +191,15 @@ def onnx_session(module, arguments, dynamic_shapes):
 
 def test_onnx_tables_are_exact_far_away():
     """ONNX keeps the float64 angles: float32 ones are off by 0.06 rad at a million."""
+    scheme = pe_lab.Sinusoidal(DIM)
 
-    class Table(nn.Module):
+    class Tables(nn.Module):
         def forward(self, x, ids):
-            return SCHEMES["sinusoidal"].embed(x, ids)
+            return scheme.embed(x, ids), pe_lab.sinusoidal(ids, DIM)
 
     far = torch.tensor([[1, 999, 10**6 - 1, 10**7]])
-    session = onnx_session(Table(), (torch.zeros(1, 4, DIM), far), None)
-    (table,) = session.run(
-        None, {"x": torch.zeros(1, 4, DIM).numpy(), "ids": far.numpy()}
-    )
+    x = torch.zeros(1, 4, DIM)
+    session = onnx_session(Tables(), (x, far), None)
     exact = exact_sinusoidal(far[0].tolist(), DIM)
-    assert (torch.from_numpy(table)[0] - exact).abs().max() <= 3.3e-8
+    for table in session.run(None, {"x": x.numpy(), "ids": far.numpy()}):
+        assert (torch.from_numpy(table)[0] - exact).abs().max() <= 3.3e-8
