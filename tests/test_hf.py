@@ -220,6 +220,11 @@ def test_m_rope_equals_qwen(name):
     torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
 
 
+def test_qwens_own_sections_are_those_of_its_heads_of_128():
+    keys = LLAMA | {"model_type": "qwen2_vl", "head_dim": 128}
+    assert hf.from_config(keys).encoding.sections == (16, 24, 24)
+
+
 def test_woven_sections_are_declared_right_for_text_only():
     config, module = tiny(
         "qwen3_vl",
@@ -324,6 +329,16 @@ def test_proportional_stops_the_slow_pairs():
     torch.testing.assert_close(encoding.inv_freq, theirs.double(), rtol=1e-6, atol=0)
 
 
+def test_of_two_blocks_and_two_lengths_transformers_choice_is_read():
+    """rope_scaling before rope_parameters, a length beside the block before one in it."""
+    rule = SCALED["yarn"] | {"rope_type": "yarn"}
+    keys = LLAMA | {"rope_scaling": rule, "original_max_position_embeddings": 32}
+    keys |= {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}
+    module = importlib.import_module("transformers.models.llama.modeling_llama")
+    config = transformers.LlamaConfig(**json.loads(json.dumps(keys)))
+    assert_same_table(hf.from_config(keys), config, module)
+
+
 def test_gpt_oss_ramp_is_not_rounded():
     config, module = tiny("gpt_oss")
     rounded = config.to_dict()
@@ -374,7 +389,7 @@ def test_phi3_reads_su_and_yarn_as_longrope():
         ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}}, ["keys cached at one do not fit another"]),
         ({"rope_scaling": SCALED["longrope"] | {"rope_type": "longrope"}}, ["keys cached on one side do not fit the other"]),
         # B47
-        ({"rope_scaling": {"type": "llama3", "factor": 8.0, "original_max_position_embeddings": 64}}, ["type 'llama3' is the old name", "low_freq_factor is not given: 1", "high_freq_factor is not given: 4"]),
+        ({"rope_scaling": {"type": "llama3", "factor": 8.0, "original_max_position_embeddings": 64}}, ["'type' is the old name of rope_type", "low_freq_factor is not given: 1", "high_freq_factor is not given: 4"]),
         ({"rope_scaling": {"type": "linear", "rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1, "high_freq_factor": 4}}, ["type 'linear' is ignored: rope_type is 'llama3'"]),
         # B48
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, ["rope_theta 10000.0 is ignored: the rope parameters say 500000.0"]),
@@ -565,6 +580,16 @@ def test_layers_without_rotation_are_transformers(name):
         ]
         assert torch.equal(*out) == isinstance(encoding, pe_lab.NoPE), i
     assert len({type(e) for e in layers}) == 2
+
+
+@pytest.mark.parametrize("name", ["smollm3", "llama4"])
+def test_every_fourth_layer_has_no_rotation_if_nothing_is_said(name):
+    config, _ = tiny(name)
+    keys = config.to_dict()
+    del keys["no_rope_layers"]
+    layers = hf.from_config(keys).per_layer
+    turned = [not isinstance(e, pe_lab.NoPE) for e in layers]
+    assert turned == [bool(n) for n in config.no_rope_layers]
 
 
 def test_layers_that_only_see_less_share_one_encoding():

@@ -642,7 +642,7 @@ class _Rotation:
         if new is not None and old is not None and new != old:
             keys.note(f"type {old!r:.40} is ignored: rope_type is {new!r:.40}.")
         elif new is None and old is not None:
-            keys.note(f"type {old!r:.40} is the old name of rope_type.")
+            keys.note("The key 'type' is the old name of rope_type.")
         name = _word("rope_type", new or old or "default")
         if keys.model_type == "phi3" and name == "yarn":
             keys.note("rope_type 'yarn' of phi3 means 'longrope'.")
@@ -707,7 +707,7 @@ class _Rotation:
                 "turns whole heads (with a scaled rope_type it fails instead)."
             )
             share = 1.0
-        dim = head_dim if self.family.mla else int(head_dim * share)
+        dim = int(head_dim * share)
         if dim > head_dim:
             raise ValueError(
                 f"partial_rotary_factor needs at most 1, got {share:g}: there are only "
