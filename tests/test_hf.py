@@ -192,6 +192,13 @@ def test_gptj_turns_neighbours_in_the_first_channels(name):
     )
 
 
+def test_rotary_dim_is_exact_where_a_share_would_round():
+    """44 · (30/44) is below 30 in float64."""
+    keys = {"model_type": "gptj", "n_embd": 88, "n_head": 2, "rotary_dim": 30}
+    encoding = hf.from_config(keys).encoding
+    torch.testing.assert_close(encoding.inv_freq, pe_lab.inv_freq(30), rtol=0, atol=0)
+
+
 def test_roformer_turns_neighbours():
     config, module = tiny("roformer", max_position_embeddings=16)
     encoding = hf.from_config(config).encoding

@@ -51,6 +51,10 @@ class Family:
         sections, woven: of M-RoPE; woven takes the axes in turn, pair by pair.
         offset: row of position 0 in a table; -1 stands for pad_token_id + 1.
         spacing, order: of sinusoids.
+
+    Example:
+        >>> pe_lab.hf.FAMILIES["glm"].layout, pe_lab.hf.FAMILIES["opt"].offset
+        ('interleaved', 2)
     """
 
     scheme: str = "rope"
@@ -227,6 +231,11 @@ class Reading:
         model_type: the family that was read.
         per_layer: one encoding for each layer; empty if the number is not known.
         softmax_scale_factor: what the scheme asks 1/√head_dim to be multiplied by.
+
+    Example:
+        >>> config = {"model_type": "t5", "num_heads": 2, "d_kv": 16}
+        >>> pe_lab.hf.from_config(config).softmax_scale_factor
+        4.0
     """
 
     encoding: PositionalEncoding
@@ -729,8 +738,10 @@ class _Rotation:
             name = keys.name("partial")
             given.setdefault(name, _number(name, outside, 0))
         if channels is not None:
-            given["rotary_dim"] = channels / head_dim if head_dim else 0.0
-        if len(set(given.values())) > 1:
+            # a little more, so that the product with head_dim is not a little less
+            exact = channels / head_dim if head_dim else 0.0
+            given["rotary_dim"] = math.nextafter(exact, math.inf) if exact else 0.0
+        if len({round(share, 9) for share in given.values()}) > 1:
             keys.note(
                 "The share of channels that turn is given twice: "
                 + ", ".join(f"{name} {share:g}" for name, share in given.items())
