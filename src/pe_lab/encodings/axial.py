@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from pe_lab import refuse
-from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.encodings.base import PositionalEncoding, in_full
 from pe_lab.encodings.rope import apply_rope
 from pe_lab.frequencies import inv_freq
 from pe_lab.tables import rope_table
@@ -65,7 +65,8 @@ class AxialRoPE(PositionalEncoding):
             apply_rope(part, cos[..., a, :], sin[..., a, :], layout=self.layout)
             for a, part in enumerate(x.split(share, dim=-1))
         ]
-        return torch.cat(parts, dim=-1)
+        with in_full(x):  # autocast to bfloat16 joins no float16
+            return torch.cat(parts, dim=-1)
 
     def extra_repr(self) -> str:
         """The settings that differ between two instances."""
