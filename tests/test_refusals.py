@@ -41,6 +41,8 @@ CALLS = {
     "apply_rope": (pe_lab.apply_rope, {"x": heads, "cos": table[0], "sin": table[1], "layout": "half"}),
     "alibi_slopes": (pe_lab.alibi_slopes, {"num_heads": 4}),
     "alibi_bias": (pe_lab.alibi_bias, {"q_pos": ids, "k_pos": ids, "slopes": slopes, "symmetric": False}),
+    "alibi_channels": (pe_lab.alibi_channels, {"q_pos": ids, "k_pos": ids, "slopes": slopes, "dtype": torch.float32}),
+    "flex.score_mod": (pe_lab.flex.score_mod, {"encoding": pe_lab.ALiBi(2), "q_pos": ids, "k_pos": ids}),
     "attention": (pe_lab.attention, {"q": heads, "k": heads, "v": heads, "mask": None, "encoding": None, "q_pos": None, "k_pos": None, "scale": None, "dropout": 0.0}),
     "attention with RoPE": (pe_lab.attention, {"q": heads, "k": heads, "v": heads, "mask": mask, "encoding": pe_lab.RoPE(8), "q_pos": ids, "k_pos": ids}),
     "Sinusoidal": (pe_lab.Sinusoidal, {"d_model": 8, "base": 1e4, "order": "halves", "inv_freq": None, "scale": 1.0}),

@@ -7,11 +7,12 @@ import; what needs plotting or notebook packages is imported when it is first us
 from importlib import import_module
 from types import ModuleType
 
-from pe_lab import encodings, hf, positions, properties, scaling
+from pe_lab import encodings, flex, hf, positions, properties, scaling
 from pe_lab.attention import KeyValueCache, MultiHeadAttention, attention
 from pe_lab.encodings.alibi import ALiBi, alibi_bias, alibi_slopes
 from pe_lab.encodings.axial import AxialRoPE, MRoPE
 from pe_lab.encodings.base import NoPE, PositionalEncoding
+from pe_lab.encodings.channels import alibi_channels
 from pe_lab.encodings.fire import Fire
 from pe_lab.encodings.kerple import Kerple
 from pe_lab.encodings.learned import Learned, resample_grid, resample_rows
@@ -69,6 +70,7 @@ __all__ = [
     "TwoStreamTransformer",
     "XPos",
     "alibi_bias",
+    "alibi_channels",
     "alibi_slopes",
     "apply_rope",
     "attention",
@@ -77,8 +79,9 @@ __all__ = [
     "convert_layout",
     "desiderata",
     "encodings",
-    "hf",
     "factorization_order",
+    "flex",
+    "hf",
     "inv_freq",
     "position_kernel",
     "positions",

@@ -13,9 +13,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pe_lab import refuse
-from pe_lab.encodings.base import PositionalEncoding, in_full
+from pe_lab.encodings.base import NoPE, PositionalEncoding, in_full
 
 _AXES = "(batch, heads, length, head_dim)"
+_PLAIN = NoPE()
 
 
 @overload
@@ -79,16 +80,84 @@ def attention(
     if scale is not None:
         scale = refuse.number("scale", scale)
     dropout = refuse.number("dropout", dropout, 0, 1)
-    visible = _visible(mask, causal, q, k)
-    if encoding is not None:
+    _refuse_order(mask, causal, q, k)
+    lengths = (q.shape[2], k.shape[2])
+    if encoding is None:
+        encoding, q_pos, k_pos = _PLAIN, *map(torch.arange, lengths)
+    else:
         refuse.doors(encoding)
-        lengths = (q.shape[2], k.shape[2])
         q_pos, k_pos = _default_ids(q_pos, k_pos, lengths, causal, q.device)
         q, k = encoding.rotate(q, k, q_pos, k_pos)
-    out, weights = _attend(
-        q, k, v, visible, encoding, q_pos, k_pos, scale, dropout, return_weights
-    )
+    doors = _Doors(encoding, q_pos, k_pos)
+    ordered = causal
+    if q.shape[2] == 1:  # it is on the last key and sees all
+        ordered = False
+    aligned = mask is None and (not ordered or q.shape[2] == k.shape[2])
+    if aligned and not (return_weights or doors.reads):
+        out = _without_square(q, k, v, ordered, doors, scale, dropout)
+        if out is not None:
+            return out
+    visible = _visible(mask, ordered, q, k)
+    out, weights = _attend(q, k, v, visible, doors, scale, dropout, return_weights)
     return out if weights is None else (out, weights)
+
+
+@dataclass(frozen=True)
+class _Doors:
+    """A scheme and the ids that its third door is asked for."""
+
+    encoding: PositionalEncoding
+    q_pos: Tensor
+    k_pos: Tensor
+
+    @property
+    def reads(self) -> bool:
+        return type(self.encoding).read is not PositionalEncoding.read
+
+    @property
+    def biases(self) -> bool:
+        return type(self.encoding).bias is not PositionalEncoding.bias
+
+
+def _without_square(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    causal: bool,
+    doors: _Doors,
+    scale: float | None,
+    dropout: float,
+) -> Tensor | None:
+    """Attention without a tensor of Lq·Lk numbers; None if the bias needs one."""
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    width, dtype = v.shape[-1], q.dtype
+    if doors.biases:
+        extra = doors.encoding.channels(
+            q, k, doors.q_pos, doors.k_pos, scale=scale, dtype=_product_dtype(q)
+        )
+        if extra is None:
+            return None
+        if width == q.shape[-1]:  # fused kernels want all widths alike
+            v = F.pad(v, (0, extra[0].shape[-1]))
+        q, k = (_before(e, t) for e, t in zip(extra, (q, k), strict=True))
+    out = F.scaled_dot_product_attention(
+        q, k, v, is_causal=causal, dropout_p=dropout, scale=scale
+    )
+    return out[..., :width].to(dtype)  # autocast would change it
+
+
+def _before(extra: Tensor, x: Tensor) -> Tensor:
+    """The channels of x, after those that every batch row or head may share."""
+    extra = extra.to(x.device, x.dtype).expand(*x.shape[:3], -1)
+    return torch.cat((extra, x), dim=-1)
+
+
+def _product_dtype(x: Tensor) -> torch.dtype:
+    """In which dtype a fused kernel will take x."""
+    device = x.device.type
+    if x.dtype == torch.float32 and torch.is_autocast_enabled(device):
+        return torch.get_autocast_dtype(device)
+    return x.dtype
 
 
 def _attend(
@@ -96,24 +165,18 @@ def _attend(
     k: Tensor,
     v: Tensor,
     visible: Tensor | None,
-    encoding: PositionalEncoding | None,
-    q_pos: Tensor | None,
-    k_pos: Tensor | None,
+    doors: _Doors,
     scale: float | None = None,
     dropout: float = 0.0,
     return_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Attention of queries and keys that are already rotated: output and weights."""
-    if encoding is None or q_pos is None or k_pos is None:
-        bias, reads = None, False
-    else:
-        bias = encoding.bias(q, k, q_pos, k_pos)
-        reads = type(encoding).read is not PositionalEncoding.read
-    if not (return_weights or reads):
+    bias = doors.encoding.bias(q, k, doors.q_pos, doors.k_pos)
+    if not (return_weights or doors.reads):
         return _fused(q, k, v, visible, bias, scale, dropout), None
     out, weights = _by_formula(q, k, v, visible, bias, scale, dropout)
-    if reads:
-        marked = encoding.read(weights, q_pos, k_pos)  # type: ignore[union-attr,arg-type]
+    if doors.reads:
+        marked = doors.encoding.read(weights, doors.q_pos, doors.k_pos)
         out = out if marked is None else out + _as_wide_as(out, marked)
     return out.to(q.dtype), weights.to(q.dtype) if return_weights else None
 
@@ -185,20 +248,24 @@ def _by_formula(
 
 def _visible(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> Tensor | None:
     """The boolean mask of both rules together, or None if every key is visible."""
+    if not causal:
+        return mask
+    q_len, k_len = q.shape[2], k.shape[2]
+    order = torch.ones(q_len, k_len, dtype=torch.bool, device=q.device)
+    order = order.tril(k_len - q_len)
+    return order if mask is None else mask & order
+
+
+def _refuse_order(mask: Tensor | None, causal: bool, q: Tensor, k: Tensor) -> None:
     q_len, k_len = q.shape[2], k.shape[2]
     refuse.flag("causal", causal)
     if mask is not None:
         _refuse_mask(mask, (q.shape[0], q.shape[1], q_len, k_len))
-    if not causal:
-        return mask
-    if q_len > k_len:
+    if causal and q_len > k_len:
         raise ValueError(
             f"causal attention needs a key for every query, got {q_len} queries and "
             f"{k_len} keys; pass the whole cache as k and v, or a mask instead."
         )
-    order = torch.ones(q_len, k_len, dtype=torch.bool, device=q.device)
-    order = order.tril(k_len - q_len)
-    return order if mask is None else mask & order
 
 
 def _default_ids(
@@ -219,7 +286,7 @@ def _default_ids(
         )
     if q_pos is None or k_pos is None:
         k_pos = torch.arange(k_len, device=device)
-        q_pos = k_pos[k_len - q_len :]
+        q_pos = k_pos if q_len == k_len else k_pos[k_len - q_len :]
     return q_pos, k_pos
 
 
@@ -361,7 +428,8 @@ class MultiHeadAttention(nn.Module):
         new = KeyValueCache(k, v, positions, visible)
         seen = new if cache is None else cache + new
         mask = _visible(seen.visible[:, None, None, :], True, q, seen.k)
-        out, _ = _attend(q, seen.k, seen.v, mask, encoding, positions, seen.positions)
+        doors = _Doors(encoding, positions, seen.positions)
+        out, _ = _attend(q, seen.k, seen.v, mask, doors)
         return self.w_o(out.transpose(1, 2).flatten(2)), seen
 
     def _project(self, x: Tensor, source: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-_DOORS = ("embed", "rotate", "bias", "read")
+_DOORS = ("embed", "rotate", "bias", "read", "channels")
 FLOAT_DTYPES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from pe_lab import refuse
-from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.encodings.base import Offset, PositionalEncoding, ScoreMod
+from pe_lab.encodings.channels import alibi_channels, fit_in_channels
 from pe_lab.positions import pairwise_offsets
 
 
@@ -103,6 +104,33 @@ class ALiBi(PositionalEncoding):
         wide = torch.promote_types(q.dtype, torch.float32)
         slopes = self.slopes.to(device=q.device, dtype=wide)
         return alibi_bias(q_pos, k_pos, slopes, symmetric=self.symmetric)
+
+    def channels(
+        self,
+        q: Tensor,
+        k: Tensor,
+        q_pos: Tensor,
+        k_pos: Tensor,
+        *,
+        scale: float,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor] | None:
+        """`alibi_channels` with slopes / scale; None where they would not be exact."""
+        refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
+        if self.symmetric or scale == 0 or not fit_in_channels(q_pos, k_pos):
+            return None
+        slopes = self.slopes.to(q.device) / scale
+        return alibi_channels(q_pos, k_pos, slopes, dtype=dtype)
+
+    def score_mod(self, offset: Offset, device: torch.device) -> ScoreMod:
+        """The penalty for FlexAttention."""
+        slopes = self.slopes.to(device, torch.float32)
+
+        def add(score: Tensor, b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
+            distance = offset(b, m, n)
+            return score - slopes[h] * (distance.abs() if self.symmetric else distance)
+
+        return add
 
     def extra_repr(self) -> str:
         """The settings that differ between two instances."""

@@ -5,8 +5,13 @@ tokens ─ embed ─► x ─ W_q, W_k ─► q, k ─ rotate ─► q·k ─ bi
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
+
+Offset = Callable[[Tensor, Tensor, Tensor], Tensor]  # m − n of (b, index, index)
+ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def in_full(x: Tensor) -> torch.autocast:
@@ -19,8 +24,16 @@ class PositionalEncoding(nn.Module):
     """A scheme that opens no door; schemes override the doors they use.
 
     Convention: positions are ids of shape (L,) or (B, L), one per token. No door
-        keeps anything between calls: same input, same output.
+        keeps anything between calls: same input, same output. A class that overrides
+        `bias` says its own `channels` and `score_mod`, or has none: it inherits none
+        that would go on speaking for the bias of its parent.
     """
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "bias" in vars(cls):
+            for name in {"channels", "score_mod"} - vars(cls).keys():
+                setattr(cls, name, getattr(PositionalEncoding, name))
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Door 1, before the first layer: token embeddings with position put in.
@@ -55,6 +68,43 @@ class PositionalEncoding(nn.Module):
 
         Returns:
             (B or 1, H, Lq, Lk) in score units, or None for no term. Here: None.
+        """
+        return None
+
+    def channels(
+        self,
+        q: Tensor,
+        k: Tensor,
+        q_pos: Tensor,
+        k_pos: Tensor,
+        *,
+        scale: float,
+        dtype: torch.dtype,
+    ) -> tuple[Tensor, Tensor] | None:
+        """Door 3 as channels of queries and keys: attention without an L×L tensor.
+
+        Args:
+            q, k, q_pos, k_pos: as for `rotate`.
+            scale: what the product of queries and keys will be multiplied by.
+            dtype: in which they will be multiplied.
+
+        Returns:
+            (1 or B, 1 or H, Lq, C) and (1 or B, 1 or H, Lk, C). Their product times
+            scale is the bias, up to what a row shares. None if there is no such pair,
+            so that `bias` is needed. Here: None.
+        """
+        return None
+
+    def score_mod(self, offset: Offset, device: torch.device) -> ScoreMod | None:
+        """Door 3 for FlexAttention, of offsets m − n; see `pe_lab.flex.score_mod`.
+
+        Args:
+            offset: a function of (b, query index, key index).
+            device: where the scores are.
+
+        Returns:
+            a function of (score, b, h, query index, key index), or None if the bias
+            depends on more than the offset. Here: None.
         """
         return None
 

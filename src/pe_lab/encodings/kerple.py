@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lab import refuse
-from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.encodings.base import Offset, PositionalEncoding, ScoreMod
 from pe_lab.positions import pairwise_offsets
 
 _LEAST = 1e-2  # both numbers of a head stay positive
@@ -45,14 +45,30 @@ class Kerple(PositionalEncoding):
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """(B or 1, H, Lq, Lk), float32 or wider."""
         refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
-        weight = self.weight.to(torch.promote_types(self.weight.dtype, torch.float32))
-        distance = pairwise_offsets(q_pos, k_pos).abs().to(weight)
-        height, bend = weight.clamp(min=_LEAST)[:, :, None, None]
+        height, bend = self._positive()[:, :, None, None]
+        distance = pairwise_offsets(q_pos, k_pos).abs().to(height)
+        return -height * self._grown(distance, bend)
+
+    def score_mod(self, offset: Offset, device: torch.device) -> ScoreMod:
+        """The penalty for FlexAttention."""
+        height, bend = self._positive().to(device)
+
+        def add(score: Tensor, b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
+            distance = offset(b, m, n).abs().to(height.dtype)
+            return score - height[h] * self._grown(distance, bend[h])
+
+        return add
+
+    def _positive(self) -> Tensor:
+        wide = torch.promote_types(self.weight.dtype, torch.float32)
+        return self.weight.to(wide).clamp(min=_LEAST)
+
+    def _grown(self, distance: Tensor, bend: Tensor) -> Tensor:
         if self.kind == "log":
-            return -height * torch.log1p(bend * distance)
+            return torch.log1p(bend * distance)
         # |Δ|^r has no finite slope in r at 0; where Δ = 0 the term is 0
         power = distance.clamp(min=1e-9) ** bend.clamp(max=2)
-        return -height * torch.where(distance > 0, power, torch.zeros_like(power))
+        return torch.where(distance > 0, power, torch.zeros_like(power))
 
     def extra_repr(self) -> str:
         """The settings that differ between two instances."""

@@ -140,6 +140,15 @@ def _waves(inv_freq: Tensor, layout: str) -> tuple[Any, Any]:
     return phase.flatten().numpy(), torch.cat(turns).numpy()
 
 
+def _scaled(inv_freq: Tensor, scaling: Callable[[Tensor], Tensor]) -> Tensor:
+    if not callable(scaling):
+        raise TypeError(
+            "scaling needs a function from inverse frequencies to inverse frequencies, "
+            f"got {scaling!r:.80}."
+        )
+    return scaling(inv_freq)
+
+
 class RoPE(PositionalEncoding):
     """Door 2: the score of m and n depends on m − n, because R_mᵀ R_n = R_{n−m}.
 
@@ -184,13 +193,7 @@ class RoPE(PositionalEncoding):
         self.layout = refuse.one_of("layout", layout, _LAYOUTS)
         pairs = self.rotary_dim // 2
         inv_freq = make_inv_freq(self.rotary_dim, base=base, device="cpu")
-        if scaling is not None:
-            if not callable(scaling):
-                raise TypeError(
-                    "scaling needs a function from inverse frequencies to inverse "
-                    f"frequencies, got {scaling!r:.80}."
-                )
-            inv_freq = scaling(inv_freq)
+        inv_freq = inv_freq if scaling is None else _scaled(inv_freq, scaling)
         self.gain = refuse.number("gain", gain)
         exact = as_inv_freq(inv_freq, pairs)
         # neither a buffer nor a tensor: no .to(), .half() or checkpoint can round it

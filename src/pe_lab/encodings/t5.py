@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pe_lab import refuse
-from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.encodings.base import Offset, PositionalEncoding, ScoreMod
 from pe_lab.positions import pairwise_offsets
 
 
@@ -143,6 +143,19 @@ class T5Bias(PositionalEncoding):
         offsets = pairwise_offsets(q_pos, k_pos)[:, 0]
         bucket = _bucket(-offsets, self._starts, self.bidirectional)
         return self.weight[bucket.to(self.weight.device)].permute(0, 3, 1, 2)
+
+    def score_mod(self, offset: Offset, device: torch.device) -> ScoreMod:
+        """The bias for FlexAttention, its buckets looked up."""
+        far = self.max_distance
+        places = torch.arange(-far, far + 1, device=device)
+        buckets = _bucket(places, self._starts, self.bidirectional)
+        weight = self.weight.to(device)
+
+        def add(score: Tensor, b: Tensor, h: Tensor, m: Tensor, n: Tensor) -> Tensor:
+            ahead = (-offset(b, m, n)).clamp(-far, far)
+            return score + weight[buckets[ahead + far], h]
+
+        return add
 
     def extra_repr(self) -> str:
         """The settings that differ between two instances."""
