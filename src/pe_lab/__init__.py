@@ -7,7 +7,7 @@ import; what needs plotting or notebook packages is imported when it is first us
 from importlib import import_module
 from types import ModuleType
 
-from pe_lab import encodings, flex, hf, positions, properties, scaling
+from pe_lab import encodings, flex, hf, hf_compat, positions, properties, scaling
 from pe_lab.attention import KeyValueCache, MultiHeadAttention, attention
 from pe_lab.encodings.alibi import ALiBi, alibi_bias, alibi_slopes
 from pe_lab.encodings.axial import AxialRoPE, MRoPE
@@ -15,8 +15,9 @@ from pe_lab.encodings.base import NoPE, PositionalEncoding
 from pe_lab.encodings.channels import alibi_channels
 from pe_lab.encodings.fire import Fire
 from pe_lab.encodings.kerple import Kerple
+from pe_lab.encodings.layout import convert_layout
 from pe_lab.encodings.learned import Learned, resample_grid, resample_rows
-from pe_lab.encodings.rope import RoPE, apply_rope, convert_layout
+from pe_lab.encodings.rope import RoPE, apply_rope
 from pe_lab.encodings.shaw import Shaw
 from pe_lab.encodings.sinusoidal import (
     Sinusoidal,
@@ -82,6 +83,7 @@ __all__ = [
     "factorization_order",
     "flex",
     "hf",
+    "hf_compat",
     "inv_freq",
     "position_kernel",
     "positions",

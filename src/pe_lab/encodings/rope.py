@@ -5,22 +5,20 @@ Su et al. 2021, RoFormer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from pe_lab import refuse
+from pe_lab import hf_compat, refuse
 from pe_lab.encodings.base import PositionalEncoding
-from pe_lab.encodings.rotation import turn
+from pe_lab.encodings.layout import LAYOUTS
+from pe_lab.encodings.rotation import few_waves, turn, turn_few
 from pe_lab.frequencies import as_inv_freq
 from pe_lab.frequencies import inv_freq as make_inv_freq
 from pe_lab.positions import as_positions
 from pe_lab.tables import rope_table
 
-_LAYOUTS = ("half", "interleaved")
 _FEW = 2**15  # numbers in q and k below which the calls cost more than the work
 
 
@@ -42,7 +40,7 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor, *, layout: str) -> Tensor:
         TypeError, ValueError: if the shapes do not fit, naming what does.
     Source: Su et al. 2021, equations 15 and 34.
     """
-    refuse.one_of("layout", layout, _LAYOUTS)
+    refuse.one_of("layout", layout, LAYOUTS)
     refuse.float_tensor("x", x, 4, "(batch, heads, length, head_dim)")
     cos, sin = _per_head(x, "cos", cos), _per_head(x, "sin", sin)
     if cos.shape[-1] != sin.shape[-1]:
@@ -50,9 +48,14 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor, *, layout: str) -> Tensor:
             f"cos and sin need the same number of pairs, got {cos.shape[-1]} and "
             f"{sin.shape[-1]}; rope_table makes both."
         )
-    width = 2 * cos.shape[-1]
     wide = torch.promote_types(x.dtype, torch.promote_types(cos.dtype, torch.float32))
-    turned = turn(x[..., :width], cos.to(wide), sin.to(wide), layout)
+    return _turn_first(x, cos.to(wide), sin.to(wide), layout)
+
+
+def _turn_first(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
+    """The first channels turned, as many as the table has; the rest as they are."""
+    width = 2 * cos.shape[-1]
+    turned = turn(x[..., :width], cos, sin, layout)
     rest = x[..., width:]
     return torch.cat((turned, rest), dim=-1) if rest.shape[-1] else turned
 
@@ -77,69 +80,6 @@ def _per_head(x: Tensor, name: str, table: Tensor) -> Tensor:
     return table[None, None] if table.dim() == 2 else table.unsqueeze(1)
 
 
-def convert_layout(
-    weight: Tensor,
-    num_heads: int,
-    *,
-    num_kv_heads: int | None = None,
-    frm: str,
-    to: str,
-) -> Tensor:
-    """The rows of a query or key projection, reordered for the other layout.
-
-    With both projections converted, scores under the new layout are the scores under
-    the old one. Converting one of the two, or the values, breaks a model.
-
-    Args:
-        weight: (num_heads · head_dim, …), a weight matrix or its bias.
-        num_heads: H, of the projection's heads.
-        num_kv_heads: of a key projection that has fewer heads than there are queries
-            (grouped-query attention); its rows are then shared out among these.
-        frm, to: "half" or "interleaved", as for `apply_rope`.
-
-    Returns:
-        a tensor of the same shape; converting back gives the one that was given.
-
-    Raises:
-        TypeError, ValueError: for an unknown layout, or rows that do not make heads of
-            an even width.
-    Source: the reordering that converts Meta's Llama weights for Hugging Face.
-    """
-    refuse.one_of("frm", frm, _LAYOUTS)
-    refuse.one_of("to", to, _LAYOUTS)
-    heads = refuse.whole("num_heads", num_heads)
-    if num_kv_heads is not None:
-        heads = refuse.whole("num_kv_heads", num_kv_heads)
-        if num_heads % heads:
-            raise ValueError(
-                f"num_kv_heads needs a divisor of num_heads = {num_heads}, got {heads}."
-            )
-    rows = weight.shape[0] if isinstance(weight, Tensor) and weight.dim() else 0
-    if rows == 0 or rows % (2 * heads):
-        given = getattr(weight, "shape", type(weight).__name__)
-        raise ValueError(
-            f"weight needs {heads} heads of an even width along its first axis, got "
-            f"{given}; a key projection of grouped-query attention needs num_kv_heads."
-        )
-    if frm == to:
-        return weight
-    pairs = rows // heads // 2
-    shape = (heads, pairs, 2) if frm == "interleaved" else (heads, 2, pairs)
-    return weight.unflatten(0, shape).transpose(1, 2).flatten(0, 2)
-
-
-def _waves(inv_freq: Tensor, layout: str) -> tuple[Any, Any]:
-    """Phases and frequencies, as NumPy arrays, whose sines are cos and (−sin, sin)."""
-    axis = 0 if layout == "half" else 1
-    turns = [
-        torch.stack(p, dim=axis).flatten()
-        for p in ((inv_freq,) * 2, (-inv_freq, inv_freq))
-    ]
-    phase = torch.zeros(2, turns[0].shape[0], dtype=torch.float64, device="cpu")
-    phase[0] = math.pi / 2  # cos θ = sin(θ + π/2)
-    return phase.flatten().numpy(), torch.cat(turns).numpy()
-
-
 def _scaled(inv_freq: Tensor, scaling: Callable[[Tensor], Tensor]) -> Tensor:
     if not callable(scaling):
         raise TypeError(
@@ -161,9 +101,12 @@ class RoPE(PositionalEncoding):
             `lambda w: pe_lab.scaling.yarn(w, 4, original_length=4096)`.
         gain: factor on cos and sin, such as `scaling.yarn_gain(4)`; norms of queries
             and keys grow by it, scores by its square.
+        compat: "hf" for the numbers of Hugging Face's transformers instead of the
+            exact ones, bit for bit: frequencies, angles and the table in float32,
+            products in x's dtype. `pe_lab.hf_compat` has its scaling rules.
 
     Convention: angles are made in float64 and tables in float32 or wider on every
-        call, from Python numbers that no cast can touch.
+        call, from Python numbers that no cast can touch; compat changes that.
     Raises:
         ValueError: for odd widths, or tensors that do not fit.
     Source: Su et al. 2021.
@@ -178,6 +121,7 @@ class RoPE(PositionalEncoding):
         rotary_dim: int | None = None,
         scaling: Callable[[Tensor], Tensor] | None = None,
         gain: float = 1.0,
+        compat: str | None = None,
     ) -> None:
         super().__init__()
         mend = "Channels turn in pairs; use an even width."
@@ -190,15 +134,19 @@ class RoPE(PositionalEncoding):
                 f"{rotary_dim}."
             )
         self.base = refuse.frequency_base(base)
-        self.layout = refuse.one_of("layout", layout, _LAYOUTS)
+        self.layout = refuse.one_of("layout", layout, LAYOUTS)
         pairs = self.rotary_dim // 2
-        inv_freq = make_inv_freq(self.rotary_dim, base=base, device="cpu")
+        if compat is None:
+            inv_freq = make_inv_freq(self.rotary_dim, base=base, device="cpu")
+        else:
+            refuse.one_of("compat", compat, ("hf",))
+            inv_freq = hf_compat.inv_freq(self.rotary_dim, base=base)
         inv_freq = inv_freq if scaling is None else _scaled(inv_freq, scaling)
-        self.gain = refuse.number("gain", gain)
+        self.compat, self.gain = compat, refuse.number("gain", gain)
         exact = as_inv_freq(inv_freq, pairs)
         # neither a buffer nor a tensor: no .to(), .half() or checkpoint can round it
         self._inv_freq = tuple(exact.tolist())
-        self._waves = _waves(exact, layout)
+        self._waves = few_waves(exact, self.gain, layout)
 
     @property
     def inv_freq(self) -> Tensor:
@@ -210,51 +158,39 @@ class RoPE(PositionalEncoding):
     ) -> tuple[Tensor, Tensor]:
         """Queries and keys turned by their own positions."""
         refuse.heads(q, k, q_pos, k_pos, head_dim=self.head_dim)
-        heads = (q.shape[1], k.shape[1])
-        few = q_pos is k_pos and q.numel() + k.numel() <= _FEW
-        few = few and self.rotary_dim == self.head_dim and q.dtype != torch.float64
-        if few and refuse.readable(q):
-            both = self._turn_few(
-                torch.cat((q, k), dim=1), as_positions(q_pos, q.device)
-            )
-            q, k = both.split_with_sizes(heads, dim=1)
-            return q, k
-        table = self._table(q, q_pos)
-        turned = apply_rope(q, *table, layout=self.layout)
-        if k_pos is not q_pos or k.dtype != q.dtype:
-            table = self._table(k, k_pos)
-        return turned, apply_rope(k, *table, layout=self.layout)
+        if q_pos is k_pos and q.dtype == k.dtype:
+            if self._are_few(q, k):
+                ids = as_positions(q_pos, q.device)
+                both = turn_few(torch.cat((q, k), dim=1), ids, self._waves)
+                turned_q, turned_k = both.split_with_sizes((q.shape[1], k.shape[1]), 1)
+                return turned_q, turned_k
+            table = self._table(q, q_pos)
+            return self._turn(q, table), self._turn(k, table)
+        return self._turn(q, self._table(q, q_pos)), self._turn(
+            k, self._table(k, k_pos)
+        )
+
+    def _are_few(self, q: Tensor, k: Tensor) -> bool:
+        whole = self.rotary_dim == self.head_dim and self.compat is None
+        few = q.numel() + k.numel() <= _FEW and q.dtype != torch.float64
+        return whole and few and refuse.readable(q)
 
     def _table(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        positions, inv_freq = positions.to(x.device), self.inv_freq.to(x.device)
+        if self.compat == "hf":
+            return hf_compat.table(positions, inv_freq, self.gain, x.dtype)
         wide = torch.promote_types(x.dtype, torch.float32)
-        inv_freq = self.inv_freq.to(x.device)
-        cos, sin = rope_table(positions.to(x.device), inv_freq, dtype=wide)
+        cos, sin = rope_table(positions, inv_freq, dtype=wide)
         return (cos, sin) if self.gain == 1 else (cos * self.gain, sin * self.gain)
 
-    def _turn_few(self, x: Tensor, positions: Tensor) -> Tensor:
-        """x·cos + swapped·(−sin, sin), in as few calls as a step of decoding allows."""
-        phase, frequency = map(torch.from_numpy, self._waves)
-        if x.device.type != "cpu":
-            phase, frequency = phase.to(x.device), frequency.to(x.device)
-        if positions.dim() == 2:
-            positions = positions.unsqueeze(1)
-        waves = torch.addcmul(phase, positions.double().unsqueeze(-1), frequency)
-        wide = torch.promote_types(x.dtype, torch.float32)
-        waves = waves.sin().to(wide)
-        if self.gain != 1:
-            waves = waves * self.gain
-        cos, sin = waves.chunk(2, dim=-1)
-        if self.layout == "half":
-            a, b = x.chunk(2, dim=-1)
-            swapped = torch.cat((b, a), dim=-1)
-        else:
-            swapped = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
-        turned = x * cos + swapped * sin
-        return turned if x.dtype == wide else turned.to(x.dtype)
+    def _turn(self, x: Tensor, table: tuple[Tensor, Tensor]) -> Tensor:
+        cos, sin = (_per_head(x, "table", t) for t in table)
+        return _turn_first(x, cos, sin, self.layout)
 
     def extra_repr(self) -> str:
         """The settings that differ between two instances."""
+        compat = "" if self.compat is None else f", compat={self.compat!r}"
         return (
             f"{self.head_dim}, base={self.base:g}, layout={self.layout!r}, "
-            f"rotary_dim={self.rotary_dim}"
+            f"rotary_dim={self.rotary_dim}{compat}"
         )

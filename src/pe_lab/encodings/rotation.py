@@ -7,8 +7,9 @@ numbers fall into vectors, and none on what shares the batch.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -42,6 +43,48 @@ def by_formula(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
         a, b = wide.unflatten(-1, (-1, 2)).unbind(-1)
         turned = torch.stack((a * cos - b * sin, b * cos + a * sin), dim=-1)
     return turned.flatten(-2).to(x.dtype)
+
+
+class Waves(NamedTuple):
+    """Phases and frequencies whose sines are cos and (−sin, sin), as NumPy arrays."""
+
+    phase: Any
+    frequency: Any
+    gain: float
+    layout: str
+
+
+def few_waves(inv_freq: Tensor, gain: float, layout: str) -> Waves:
+    """What `turn_few` needs of a scheme, made once."""
+    axis = 0 if layout == "half" else 1
+    rows = [torch.stack((sign * inv_freq, inv_freq), dim=axis) for sign in (1, -1)]
+    frequency = torch.stack(rows).flatten().numpy()
+    phase = torch.zeros_like(inv_freq).repeat(4)
+    phase[: phase.shape[0] // 2] = math.pi / 2  # cos θ = sin(θ + π/2)
+    return Waves(phase.numpy(), frequency, gain, layout)
+
+
+def turn_few(x: Tensor, positions: Tensor, waves: Waves) -> Tensor:
+    """Table and rotation of a step of decoding, in as few calls as it allows.
+
+    positions: (L,) or (B, L). The angles are float64, the arithmetic float32 or wider.
+    """
+    phase, frequency = map(torch.from_numpy, (waves.phase, waves.frequency))
+    if x.device.type != "cpu":
+        phase, frequency = phase.to(x.device), frequency.to(x.device)
+    if positions.dim() == 2:
+        positions = positions.unsqueeze(1)
+    angles = torch.addcmul(phase, positions.double().unsqueeze(-1), frequency)
+    wide = torch.promote_types(x.dtype, torch.float32)
+    table = angles.sin().to(wide)
+    cos, signed = (table if waves.gain == 1 else table * waves.gain).chunk(2, dim=-1)
+    if waves.layout == "half":
+        a, b = x.chunk(2, dim=-1)
+        swapped = torch.cat((b, a), dim=-1)
+    else:
+        swapped = x.unflatten(-1, (-1, 2)).flip(-1).flatten(-2)
+    turned = x * cos + swapped * signed
+    return turned if x.dtype == wide else turned.to(x.dtype)
 
 
 class _Rotation(torch.autograd.Function):
