@@ -42,11 +42,21 @@ def public_names(module: ModuleType) -> list[str]:
     ]
 
 
+def is_listed(module: ModuleType) -> bool:
+    """Whether each package on the way to the module has it in its ``__all__``."""
+    package, _, name = module.__name__.rpartition(".")
+    if not package:
+        return True
+    outer = import_module(package)
+    listed = name in getattr(outer, "__all__", ()) and ismodule(getattr(outer, name))
+    return listed and is_listed(outer)
+
+
 def entries(module: ModuleType) -> Iterator[str]:
     """The autodoc directive of each public name of a module, blank lines between.
 
     A name that ``pe_lab`` itself has is documented as ``pe_lab.name``; any other as
-    ``pe_lab.module.name``, if the module is public.
+    ``pe_lab.module.name``, if the module is listed.
     """
     top = module.__name__.split(".")[1]
     is_public = top in pe_lab.__all__ and ismodule(getattr(pe_lab, top))
@@ -59,8 +69,8 @@ def entries(module: ModuleType) -> Iterator[str]:
             here = f"pe_lab.{name}"
             if value.__module__ != module.__name__:
                 continue  # listed under the module that defines it
-        elif not is_public:
-            continue
+        elif not is_listed(module):
+            continue  # for other modules of the package
         if ismodule(value):
             yield from entries(value)
         elif isclass(value):

@@ -14,9 +14,8 @@ from sphinx.application import Sphinx
 
 import pe_lab
 
-SECTION = re.compile(
-    r"(Args|Convention|Example|Raises|Returns|Source|Yields):(?: (.+))?$"
-)
+WORD = "(?:Args|Convention|Example|Raises|Returns|Source|Yields)"
+SECTION = re.compile(rf"({WORD}(?:, {WORD})*):(?: (.+))?$")
 NAPOLEON = ("Args", "Raises", "Returns", "Yields")
 CODE = re.compile(r"(?<!`)`([^`]+)`(?!`)")
 ALIGNED = re.compile(r"\S\s{2,}\S")

@@ -7,6 +7,8 @@ import sys
 from types import SimpleNamespace
 
 import pe_lab
+from pe_lab.encodings import rotation
+from pe_lab.lab import data
 from tests.site.built import ROOT
 
 sys.path.insert(0, str(ROOT / "book" / "_ext"))
@@ -36,6 +38,13 @@ def test_sections_on_one_line_are_fields():
     lines = tidied("Raises:\n    ValueError: if not.\nSource: Vaswani et al. 2017.")
     assert lines[:2] == ["Raises:", "    ValueError: if not."]
     assert lines[2:] == ["", ":Source: Vaswani et al. 2017."]
+    assert tidied("Returns, Raises: as for f.") == ["", ":Returns, Raises: as for f."]
+
+
+def test_an_example_is_a_block_of_code():
+    assert tidied("Example:\n    >>> 1 + 1\n    2") == [
+        "", "Example::", "", "    >>> 1 + 1", "    2",
+    ]  # fmt: skip
 
 
 def test_aligned_lines_stay_apart():
@@ -57,6 +66,14 @@ def test_every_public_name_has_a_page():
         if line.startswith("..")
     }
     assert {f"pe_lab.{name}" for name in pe_lab.__all__} <= shown
+
+
+def test_a_page_leaves_out_what_only_other_modules_use():
+    """`encodings.rotation.turn` is no public name, `lab.data.split` is one."""
+    shown = "\n".join(pe_api.entries(rotation)), "\n".join(pe_api.entries(data))
+    assert ":: pe_lab.encodings.rotation\n" in shown[0]
+    assert "autofunction" not in shown[0]
+    assert ".. autofunction:: pe_lab.lab.data.split" in shown[1]
 
 
 def test_a_page_loses_the_icon_script_and_repeated_ids(tmp_path):
