@@ -4,11 +4,13 @@
 #   PIP_ARGS   more words for pip                           make lab PIP_ARGS="--proxy …"
 #   LAB_ARGS   more words for JupyterLab                    make lab LAB_ARGS=--no-browser
 #   CHAPTERS   which chapters                               make sync CHAPTERS=notebooks/05_*.py
+#   BENCH_ARGS more words for the benchmarks                make bench BENCH_ARGS="--only alibi"
 
 PYTHON   ?= python3
 PIP_ARGS ?=
 LAB_ARGS ?=
 CHAPTERS ?=
+BENCH_ARGS ?=
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -20,7 +22,7 @@ SITE  := _build/html
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab book test site-test sync exercises bench lint types constraints clean
+.PHONY: help lab book test site-test sync exercises bench gpu lint types constraints clean
 
 help:  ## list the targets
 	@echo "make lab          read and run the book in JupyterLab"
@@ -30,7 +32,8 @@ help:  ## list the targets
 	@echo "make    both in one run"
 	@echo "make sync         run the chapters that changed, and store their outputs"
 	@echo "make exercises    derive the exercises' stubs from their solutions"
-	@echo "make bench        measure speed and accuracy beside other libraries"
+	@echo "make bench        measure speed, accuracy and memory beside other libraries"
+	@echo "make gpu          check and time everything on a CUDA GPU, in five minutes"
 	@echo "make lint types   check the style and the types of the code"
 	@echo "make constraints  write down the versions that are installed"
 	@echo "make clean        remove everything that was built, .venv too"
@@ -92,7 +95,11 @@ exercises: $(VENV)/.reader
 	$(BIN)/python book/tools/exercises.py $(CHAPTERS)
 
 bench: $(VENV)/.tester
-	$(BIN)/python benchmarks/tables.py
+	@echo "Measuring; leave the machine alone for some minutes …"
+	$(BIN)/python -m benchmarks.run $(BENCH_ARGS)
+
+gpu: $(VENV)/.tester
+	$(BIN)/python -m benchmarks.gpu
 
 # PyPI's torch for Linux brings CUDA; the CPU build has the same number and "+cpu".
 constraints: $(VENV)/.tester

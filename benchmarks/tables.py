@@ -1,27 +1,15 @@
-"""How fast and how exact are tables of cosines and sines, side by side in one run?
+"""How fast and how exact are tables of cosines and sines?
 
-Each contestant makes the table of positions 0 … L−1 for 64 frequencies, one thread, in
-turns: round after round, so that a slow moment hits all of them. The figure is the
-median over rounds of its CPU time divided by pe_lab's in the same round. Errors are
+Each contestant makes the table of positions 0 … L−1 for 64 frequencies. Errors are
 against 50-digit arithmetic at the 64 positions that end at 10⁴, 10⁵ and 10⁶.
-
-    python benchmarks/tables.py              # half a minute; writes results/tables.json
-    python benchmarks/tables.py --rounds 5 --output other.json
 """
 
 from __future__ import annotations
 
-import argparse
-import ctypes
-import gc
 import importlib
-import statistics
-import sys
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import mpmath
@@ -29,29 +17,26 @@ import torch
 from torch import Tensor
 
 import pe_lab
-from pe_lab.lab.results import write_json
+from benchmarks import harness
+from benchmarks.harness import Contestant, Settings, say, step
 
-RESULTS = Path(__file__).parent / "results" / "tables.json"
-LENGTH, WIDTH, BASE = 32768, 128, 10000.0
-ENDS = (10_000, 100_000, 1_000_000)  # errors are measured up to here
+WIDTH, BASE = 128, 10000.0
 CHECKED = 64  # positions up to each end
-BASELINE = "pe_lab.rope_table"
+ROUNDS = 31
+BASELINE, BOUND = "pe_lab.rope_table", "fill"
 
 Table = tuple[Tensor, Tensor]  # cos and sin, (positions, 64) each
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Maker(Contestant):
     """Something that makes a table.
 
-    `build` makes the table of 0 … LENGTH−1 and is timed; its tensors are what counts as
+    `apply` makes the table of 0 … L−1 and is timed; its tensors are what counts as
     written. `rows` gives cos and sin at the last positions of 0 … end; `None` for the
     bounds, which compute nothing.
     """
 
-    name: str
-    package: str
-    build: Callable[[], Any]
     rows: Callable[[int], Table] | None = None
 
 
@@ -66,7 +51,7 @@ def last_rows(table: Table) -> Table:
     return table[0][-CHECKED:], table[1][-CHECKED:]
 
 
-def ours() -> Iterator[Contestant]:
+def ours() -> Iterator[Maker]:
     inv_freq = pe_lab.inv_freq(WIDTH, base=BASE)
 
     def rotary_rows(end: int) -> Table:  # long enough to be made by angle addition
@@ -76,18 +61,18 @@ def ours() -> Iterator[Contestant]:
         table = pe_lab.sinusoidal(last_ids(end, 4096), WIDTH)
         return last_rows((table[:, 1::2], table[:, ::2]))
 
-    yield Contestant(
-        BASELINE, "pe-lab", lambda: pe_lab.rope_table(LENGTH, inv_freq), rotary_rows
+    yield Maker(
+        BASELINE, "pe-lab", lambda n: pe_lab.rope_table(n, inv_freq), rows=rotary_rows
     )
-    yield Contestant(
+    yield Maker(
         "pe_lab.sinusoidal",
         "pe-lab",
-        lambda: pe_lab.sinusoidal(LENGTH, WIDTH),
-        sinusoidal_rows,
+        lambda n: pe_lab.sinusoidal(n, WIDTH),
+        rows=sinusoidal_rows,
     )
 
 
-def direct(dtype: torch.dtype) -> Contestant:
+def direct(dtype: torch.dtype) -> Maker:
     """cos(pω) and sin(pω), each evaluated in `dtype` and kept in float32."""
     step = torch.arange(0, WIDTH, 2, dtype=dtype)
     inv_freq = 1.0 / BASE ** (step / WIDTH)
@@ -97,22 +82,22 @@ def direct(dtype: torch.dtype) -> Contestant:
         return angles.cos().float(), angles.sin().float()
 
     bits = torch.finfo(dtype).bits
-    return Contestant(
+    return Maker(
         f"direct evaluation, float{bits}",
         "torch",
-        lambda: table(torch.arange(LENGTH)),
-        lambda end: table(last_ids(end)),
+        lambda n: table(torch.arange(n)),
+        rows=lambda end: table(last_ids(end)),
     )
 
 
-def bounds() -> Iterator[Contestant]:
+def bounds(length: int) -> Iterator[Maker]:
     """What it costs to write so many bytes, or to copy them, into new memory."""
-    points = torch.rand(LENGTH, WIDTH)
-    yield Contestant("fill", "torch", lambda: torch.empty_like(points).fill_(1.0))
-    yield Contestant("copy", "torch", lambda: torch.empty_like(points).copy_(points))
+    points = torch.rand(length, WIDTH)
+    yield Maker("fill", "torch", lambda _: torch.empty_like(points).fill_(1.0))
+    yield Maker("copy", "torch", lambda _: torch.empty_like(points).copy_(points))
 
 
-def transformers_llama() -> Contestant:
+def transformers_llama() -> Maker:
     module = importlib.import_module("transformers.models.llama.modeling_llama")
     config = importlib.import_module("transformers").LlamaConfig(
         hidden_size=WIDTH, num_attention_heads=1, head_dim=WIDTH
@@ -124,15 +109,15 @@ def transformers_llama() -> Contestant:
         cos, sin = rotary(x, last_ids(end)[None])
         return cos[0, :, : WIDTH // 2], sin[0, :, : WIDTH // 2]
 
-    return Contestant(
+    return Maker(
         "transformers, Llama rotary",
         "transformers",
-        lambda: rotary(x, torch.arange(LENGTH)[None]),
-        rows,
+        lambda n: rotary(x, torch.arange(n)[None]),
+        rows=rows,
     )
 
 
-def positional_encodings() -> Contestant:
+def positional_encodings() -> Maker:
     encodings = importlib.import_module("positional_encodings.torch_encodings")
 
     def build(length: int) -> Tensor:  # a new module: an old one returns its cache
@@ -143,15 +128,10 @@ def positional_encodings() -> Contestant:
         last = build(end + 1)[-CHECKED:]
         return last[:, 1::2], last[:, ::2]
 
-    return Contestant(
-        "positional-encodings, 1D",
-        "positional-encodings",
-        lambda: build(LENGTH),
-        rows,
-    )
+    return Maker("positional-encodings, 1D", "positional-encodings", build, rows=rows)
 
 
-def rotary_embedding_torch() -> Contestant:
+def rotary_embedding_torch() -> Maker:
     package = importlib.import_module("rotary_embedding_torch")
     rotary = package.RotaryEmbedding(WIDTH, cache_if_possible=False)
 
@@ -159,15 +139,15 @@ def rotary_embedding_torch() -> Contestant:
         angles = rotary(ids).detach()
         return angles.cos(), angles.sin()
 
-    return Contestant(
+    return Maker(
         "rotary-embedding-torch",
         "rotary-embedding-torch",
-        lambda: table(torch.arange(LENGTH)),
-        lambda end: every_second(table(last_ids(end))),
+        lambda n: table(torch.arange(n)),
+        rows=lambda end: every_second(table(last_ids(end))),
     )
 
 
-def x_transformers() -> Contestant:
+def x_transformers() -> Maker:
     module = importlib.import_module("x_transformers.x_transformers")
     rotary = module.RotaryEmbedding(WIDTH)
 
@@ -175,11 +155,11 @@ def x_transformers() -> Contestant:
         angles = rotary(ids)[0][0]
         return angles.cos(), angles.sin()
 
-    return Contestant(
+    return Maker(
         "x-transformers, rotary",
         "x-transformers",
-        lambda: table(torch.arange(LENGTH)),
-        lambda end: every_second(table(last_ids(end))),
+        lambda n: table(torch.arange(n)),
+        rows=lambda end: every_second(table(last_ids(end))),
     )
 
 
@@ -196,19 +176,14 @@ PEERS = (
 )
 
 
-def contestants() -> tuple[list[Contestant], dict[str, str]]:
+def contestants(length: int) -> tuple[list[Maker], dict[str, str]]:
     """All that can be imported, and why the others are missing."""
-    found = [*ours(), direct(torch.float64), direct(torch.float32)]
-    missing = {}
-    for peer in PEERS:
-        try:
-            found.append(peer())
-        except ImportError as error:
-            missing[peer.__name__] = str(error)
-    return [*found, *bounds()], missing
+    peers, missing = harness.gather(PEERS)
+    mine = [*ours(), direct(torch.float64), direct(torch.float32)]
+    return [*mine, *peers, *bounds(length)], missing
 
 
-# ── measurements ─────────────────────────────────────────────────────────────────
+# ── errors and sizes ─────────────────────────────────────────────────────────────
 
 
 def exact(end: int) -> Table:
@@ -219,81 +194,23 @@ def exact(end: int) -> Table:
         angles = [[p * omega for omega in inv_freq] for p in last_ids(end).tolist()]
         cos = [[float(mpmath.cos(angle)) for angle in row] for row in angles]
         sin = [[float(mpmath.sin(angle)) for angle in row] for row in angles]
-    return torch.tensor(cos, dtype=torch.float64), torch.tensor(
-        sin, dtype=torch.float64
-    )
+    both = (torch.tensor(part, dtype=torch.float64) for part in (cos, sin))
+    return next(both), next(both)
 
 
-def max_errors(entries: list[Contestant]) -> dict[str, dict[str, float]]:
+def max_errors(
+    entries: list[Maker], ends: tuple[int, ...]
+) -> dict[str, dict[str, float]]:
     """Largest error of each contestant at each end."""
     errors: dict[str, dict[str, float]] = {e.name: {} for e in entries if e.rows}
-    for end in ENDS:
+    for end in ends:
         truth = exact(end)
         for entry in entries:
-            if entry.rows is None:
-                continue
-            gaps = [
-                (got.double() - want).abs().max().item()
-                for got, want in zip(entry.rows(end), truth, strict=True)
-            ]
-            errors[entry.name][str(end)] = max(gaps)
+            if entry.rows is not None:
+                pairs = zip(entry.rows(end), truth, strict=True)
+                gaps = [harness.max_error(got, want) for got, want in pairs]
+                errors[entry.name][str(end)] = max(gaps)
     return errors
-
-
-def cpu_seconds(entries: list[Contestant], rounds: int) -> dict[str, list[float]]:
-    """CPU seconds of every contestant in every round, in turns; one warm-up round."""
-    seconds: dict[str, list[float]] = {entry.name: [] for entry in entries}
-    gc.disable()
-    for number in range(rounds + 1):
-        for entry in entries:
-            start = time.process_time()
-            result = entry.build()
-            stop = time.process_time()
-            del result
-            if number:
-                seconds[entry.name].append(stop - start)
-    gc.enable()
-    return seconds
-
-
-def ratios(seconds: dict[str, list[float]]) -> dict[str, dict[str, float]]:
-    """Median and quartiles, over rounds, of CPU time over the baseline's."""
-    summary = {}
-    for name, times in seconds.items():
-        each = [t / b for t, b in zip(times, seconds[BASELINE], strict=True)]
-        low, middle, high = statistics.quantiles(each, n=4)
-        summary[name] = {
-            "milliseconds": 1e3 * statistics.median(times),
-            "ratio": middle,
-            "ratio_low": low,
-            "ratio_high": high,
-        }
-    return summary
-
-
-def take_memory(how: str) -> bool:
-    """Tell glibc where a table's memory comes from; False if there is no glibc.
-
-    "new": zeroed pages from the system each time, and their page faults are timed.
-    "reused": what the last table left. By itself glibc does now this, now that.
-    """
-    trim_threshold, mmap_threshold = -1, -3  # M_TRIM_THRESHOLD, M_MMAP_THRESHOLD
-    try:
-        mallopt = ctypes.CDLL("libc.so.6").mallopt
-    except (OSError, AttributeError):
-        return False
-    size = {"new": 2**20, "reused": 2**30}[how]
-    return bool(mallopt(mmap_threshold, size) and mallopt(trim_threshold, size))
-
-
-def timings(entries: list[Contestant], rounds: int) -> dict[str, Any]:
-    """The ratios, with new and with reused memory where that can be chosen."""
-    kinds = [kind for kind in ("new", "reused") if take_memory(kind)] or ["default"]
-    found = {}
-    for kind in kinds:
-        take_memory(kind)
-        found[kind] = ratios(cpu_seconds(entries, rounds))
-    return found
 
 
 def megabytes(result: Any) -> float:
@@ -303,56 +220,28 @@ def megabytes(result: Any) -> float:
     return sum(store.nbytes() for store in stores.values()) / 1e6
 
 
-# ── report ───────────────────────────────────────────────────────────────────────
+# ── run ──────────────────────────────────────────────────────────────────────────
 
 
-def measure(rounds: int) -> dict[str, Any]:
-    entries, missing = contestants()
-    packages = sorted({entry.package for entry in entries})
-    return {
-        "format": 1,
-        "setting": {"length": LENGTH, "pairs": WIDTH // 2, "base": BASE},
-        "rounds": rounds,
-        "baseline": BASELINE,
-        "megabytes": {entry.name: megabytes(entry.build()) for entry in entries},
-        "timings": timings(entries, rounds),
-        "max_error": max_errors(entries),
-        "missing": missing,
-        "provenance": pe_lab.provenance().to_dict()
-        | {"packages": {name: version(name) for name in packages}},
-    }
-
-
-def table_text(content: dict[str, Any]) -> str:
-    """The result for a terminal."""
-    timings, errors = content["timings"], content["max_error"]
-    ends = [f"error at {end:,}".replace(",", " ") for end in ENDS]
-    heads = [f"{memory} memory" for memory in timings]
-    lines = ["".join([f"{'':29}{'MB':>4}", *(f"{h:>20}" for h in [*heads, *ends])])]
-    for name, size in content["megabytes"].items():
-        times = [f"{timings[memory][name]['ratio']:.2f}" for memory in timings]
-        gaps = [f"{gap:.1e}" for gap in errors.get(name, {}).values()]
-        cells = "".join(f"{cell:>20}" for cell in [*times, *gaps])
-        lines.append(f"{name:29}{size:4.0f}{cells}")
-    lines.append(f"Times are CPU times over that of {BASELINE}, medians of rounds.")
-    lines += [f"Missing: {name} ({why})" for name, why in content["missing"].items()]
-    return "\n".join(lines)
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--rounds", type=int, default=31, help="at least 2")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    options = parser.parse_args(arguments)
-    if options.rounds < 2:
-        parser.error(f"--rounds needs at least 2 for quartiles, got {options.rounds}")
-    torch.set_num_threads(1)
-    content = measure(options.rounds)
-    write_json(options.output, content)
-    print(table_text(content))
-    print(f"Written to {options.output}")
-    return 0
+def measure(settings: Settings) -> harness.Content:
+    length = 512 if settings.quick else 32768
+    ends = (5000,) if settings.quick else (10_000, 100_000, 1_000_000)
+    rounds = settings.rounds or ROUNDS
+    entries, missing = contestants(length)
+    setting = {"length": length, "pairs": WIDTH // 2, "base": BASE}
+    content = harness.heading("tables", setting, {e.package for e in entries})
+    content |= {"rounds": rounds, "baseline": BASELINE, "bound": BOUND}
+    content["megabytes"] = {e.name: megabytes(e.apply(length)) for e in entries}
+    runs = {e.name: partial(e.apply, length) for e in entries}
+    with step(f"tables of {length} positions, {rounds} rounds"):
+        content["timings"] = {
+            kind: harness.rows(runs, rounds, kind, baseline=BASELINE, bound=BOUND)
+            for kind in harness.kinds_of_memory()
+        }
+    say("  errors against 50 digits …")
+    content["max_error"] = max_errors(entries, ends)
+    return content | {"missing": missing}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    harness.command(measure, __doc__)
