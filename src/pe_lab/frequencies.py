@@ -35,6 +35,12 @@ def inv_freq(
         TypeError, ValueError: if dim < 1, base ≤ 1, an unknown spacing, or fewer
             than two pairs with "tensor2tensor", which would divide by zero.
     Source: Vaswani et al. 2017, section 3.5; tensor2tensor `get_timing_signal_1d`.
+
+    Example:
+        >>> pe_lab.inv_freq(8)
+        tensor([1.0000, 0.1000, 0.0100, 0.0010], dtype=torch.float64)
+        >>> pe_lab.inv_freq(8, spacing="tensor2tensor")[-1] == 1 / 10_000
+        tensor(True)
     """
     dim = refuse.whole("dim", dim)
     base = refuse.frequency_base(base)
