@@ -41,6 +41,11 @@ def rope_table(
     Raises:
         TypeError, ValueError: as `as_positions` and `as_inv_freq` say.
     Convention: one column per pair of channels, not duplicated.
+
+    Example:
+        >>> cos, sin = pe_lab.rope_table(torch.tensor([10**7]), pe_lab.inv_freq(8))
+        >>> sin  # of 1e7, 1e6, 1e5 and 1e4 radians
+        tensor([[ 0.4205, -0.3500,  0.0357, -0.3056]])
     """
     circle = unit_circle(positions, inv_freq, axis=0, dtype=dtype, device=device)
     return circle[..., 0], circle[..., 1]
