@@ -28,6 +28,10 @@ def alibi_slopes(num_heads: int) -> Tensor:
     Raises:
         TypeError, ValueError: if num_heads is not a whole number of at least 1.
     Source: Press et al. 2022, section 3, and the released code.
+
+    Example:
+        >>> pe_lab.alibi_slopes(3)  # 2⁻⁴, 2⁻⁸, and 2⁻² of the four slopes above
+        tensor([0.0625, 0.0039, 0.2500], dtype=torch.float64)
     """
     num_heads = refuse.whole("num_heads", num_heads)
     below = 1 << (num_heads.bit_length() - 1)
@@ -54,6 +58,13 @@ def alibi_bias(
         TypeError, ValueError: if ids or slopes are not such tensors.
     Convention: made from the difference, never as m_h·n: 16 bits hold −m_h·(m − n)
         near the diagonal, where it matters, but not m_h·n at n = 4096.
+
+    Example:
+        >>> ids, slopes = torch.arange(3), torch.tensor([0.5])
+        >>> pe_lab.alibi_bias(ids, ids, slopes, symmetric=True)[0, 0]
+        tensor([[-0.0000, -0.5000, -1.0000],
+                [-0.5000, -0.0000, -0.5000],
+                [-1.0000, -0.5000, -0.0000]])
     """
     refuse.float_tensor("slopes", slopes, 1, "(heads,)")
     offsets = pairwise_offsets(q_pos, k_pos).to(slopes.device)
@@ -73,6 +84,14 @@ class ALiBi(PositionalEncoding):
     Raises:
         TypeError, ValueError: as for `alibi_slopes`; ValueError for other head counts.
     Source: Press et al. 2022.
+
+    Example:
+        >>> halving = pe_lab.ALiBi(1, slopes=[0.6931471805599453])  # ln 2
+        >>> x = torch.zeros(1, 1, 4, 2, dtype=torch.float64)
+        >>> doors = {"encoding": halving, "causal": True, "return_weights": True}
+        >>> _, weights = pe_lab.attention(x, x, x, **doors)
+        >>> (15 * weights[0, 0, -1]).round(decimals=3)
+        tensor([1., 2., 4., 8.], dtype=torch.float64)
     """
 
     def __init__(

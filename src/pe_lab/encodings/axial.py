@@ -28,6 +28,14 @@ class AxialRoPE(PositionalEncoding):
         ValueError: for a width that cannot be shared out, or ids without `axes`.
     Source: the two-axis rotary embedding of vision transformers; `positions.grid`
         makes its ids, row first.
+
+    Example:
+        >>> turn, x = pe_lab.AxialRoPE(8), torch.ones(1, 1, 2, 8, dtype=torch.float64)
+        >>> cells = torch.tensor([[0, 0], [3, 1]])  # row and column
+        >>> q, k = turn.rotate(x, x, cells, cells)
+        >>> far_q, far_k = turn.rotate(x, x, cells + 50, cells + 50)
+        >>> torch.allclose(q @ k.mT, far_q @ far_k.mT)
+        True
     """
 
     def __init__(
@@ -86,6 +94,13 @@ class MRoPE(PositionalEncoding):
     Convention: "half" layout; text has the same number on all axes and is then turned
         as by `RoPE`.
     Source: Wang et al. 2024 (Qwen2-VL), section 2.1; `positions.mrope` makes its ids.
+
+    Example:
+        >>> x, text = torch.ones(1, 1, 3, 8, dtype=torch.float64), torch.arange(3)
+        >>> ids, delta = pe_lab.positions.mrope([3])  # three tokens of text, no image
+        >>> turned, _ = pe_lab.MRoPE(8, (2, 1, 1)).rotate(x, x, ids, ids)
+        >>> torch.allclose(turned, pe_lab.RoPE(8).rotate(x, x, text, text)[0])
+        True
     """
 
     def __init__(

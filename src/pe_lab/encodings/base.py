@@ -27,6 +27,14 @@ class PositionalEncoding(nn.Module):
         keeps anything between calls: same input, same output. A class that overrides
         `bias` says its own `channels` and `score_mod`, or has none: it inherits none
         that would go on speaking for the bias of its parent.
+
+    Example:
+        >>> class Distance(pe_lab.PositionalEncoding):
+        ...     def bias(self, q, k, q_pos, k_pos):
+        ...         return -pe_lab.positions.pairwise_offsets(q_pos, k_pos).abs().to(q)
+        >>> x = torch.zeros(1, 2, 5, 4)
+        >>> pe_lab.attention(x, x, x, encoding=Distance()).shape
+        torch.Size([1, 2, 5, 4])
     """
 
     def __init_subclass__(cls) -> None:
@@ -124,4 +132,12 @@ class PositionalEncoding(nn.Module):
 
 
 class NoPE(PositionalEncoding):
-    """No positional encoding: every door stays shut (Kazemnejad et al. 2023)."""
+    """No positional encoding: every door stays shut.
+
+    Source: Kazemnejad et al. 2023.
+
+    Example:
+        >>> x = torch.ones(1, 3, 4)
+        >>> pe_lab.NoPE().embed(x, torch.arange(3)) is x
+        True
+    """

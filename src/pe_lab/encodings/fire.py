@@ -27,6 +27,13 @@ class Fire(PositionalEncoding):
     Convention: m − n is taken without its sign, as in the paper's code; it is meant
         for causal attention.
     Source: Li et al. 2024, equation 4 and appendix.
+
+    Example:
+        >>> fire, x = pe_lab.Fire(2), torch.zeros(1, 2, 3, 4)
+        >>> ids = torch.tensor([0, 10, 1_000_000])
+        >>> bias = fire.bias(x, x, ids, ids)[0, 0]
+        >>> bool((bias.diagonal() == bias[0, 0]).all())  # no distance is no progress
+        True
     """
 
     def __init__(

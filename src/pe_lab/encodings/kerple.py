@@ -24,6 +24,14 @@ class Kerple(PositionalEncoding):
     Convention: r₁ and r₂ are kept above 0.01 where they are used, and r₂ below 2 for
         the power, which is where the kernel is conditionally positive definite.
     Source: Chi et al. 2022, section 4.
+
+    Example:
+        >>> kerple, x, ids = pe_lab.Kerple(1), torch.zeros(1, 1, 3, 4), torch.arange(3)
+        >>> kerple = kerple.requires_grad_(False)
+        >>> kerple.weight.fill_(1.0).shape  # r₁ and r₂ of one head
+        torch.Size([2, 1])
+        >>> kerple.bias(x, x, ids, ids)[0, 0, 2]  # −ln 3, −ln 2, −ln 1
+        tensor([-1.0986, -0.6931, -0.0000])
     """
 
     def __init__(self, num_heads: int, *, kind: str = "log") -> None:

@@ -26,6 +26,11 @@ class Shaw(PositionalEncoding):
         ValueError: for tensors of another width.
     Convention: a^K enters divided by √D, as `attention` divides q·k.
     Source: Shaw et al. 2018, equations 3 to 5.
+
+    Example:
+        >>> ids = torch.arange(6)
+        >>> pe_lab.Shaw(8, 2).rows(ids, ids)[0, 0, 3]  # Δ = −3 … 2, clipped
+        tensor([0, 0, 1, 2, 3, 4])
     """
 
     def __init__(

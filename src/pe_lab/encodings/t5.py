@@ -42,6 +42,11 @@ def t5_bucket(
     Convention: the sign is that of T5's code, k − q, opposite to Δ = m − n.
     Source: Raffel et al. 2020 and the released code. Boundaries are found in whole
         numbers, so no logarithm can round to the wrong side of one.
+
+    Example:
+        >>> behind = -torch.tensor([0, 1, 15, 16, 20, 127, 128, 10_000])
+        >>> pe_lab.t5_bucket(behind, bidirectional=False)
+        tensor([ 0,  1, 15, 16, 17, 31, 31, 31])
     """
     buckets = _one_sided(num_buckets, refuse.flag("bidirectional", bidirectional))
     starts = _starts(buckets, refuse.whole("max_distance", max_distance))
@@ -112,6 +117,13 @@ class T5Bias(PositionalEncoding):
     Convention: T5 does not divide scores by √D; here `attention` does unless its
         scale is 1.
     Source: Raffel et al. 2020, section 2.1.
+
+    Example:
+        >>> t5, x, origin = pe_lab.T5Bias(8), torch.zeros(1, 8, 1, 4), torch.tensor([0])
+        >>> near = t5.bias(x, x, torch.tensor([128]), origin)
+        >>> far = t5.bias(x, x, torch.tensor([9_999]), origin)
+        >>> t5.weight.shape, torch.equal(near, far)
+        (torch.Size([32, 8]), True)
     """
 
     def __init__(

@@ -25,6 +25,13 @@ class TransformerXL(PositionalEncoding):
     Source: Dai et al. 2019, section 3.3. By angle addition, a·sin Δω + b·cos Δω =
         (a sin mω + b cos mω) cos nω + (b sin mω − a cos mω) sin nω: the score of all
         offsets is one product of a query-side and a key-side table.
+
+    Example:
+        >>> xl, ids = pe_lab.TransformerXL(2, 4).double(), torch.arange(3)
+        >>> x = torch.ones(1, 2, 3, 4, dtype=torch.float64)
+        >>> here, there = xl.bias(x, x, ids, ids), xl.bias(x, x, ids + 999, ids + 999)
+        >>> torch.allclose(here, there)
+        True
     """
 
     def __init__(self, num_heads: int, head_dim: int, *, base: float = 10000.0) -> None:

@@ -27,6 +27,11 @@ class TUPE(PositionalEncoding):
     Convention: `rotate` divides queries by √2, so that both terms have one scale. The
         table is used after LayerNorm, as in the released code.
     Source: Ke et al. 2021, equations 7 to 10 (TUPE-A).
+
+    Example:
+        >>> tupe, x, ids = pe_lab.TUPE(9, 8, 2), torch.ones(1, 2, 4, 4), torch.arange(4)
+        >>> tupe.bias(x, x, ids, ids)[0, 0, 0].tolist()  # from [CLS], before training
+        [0.0, 0.0, 0.0, 0.0]
     """
 
     def __init__(

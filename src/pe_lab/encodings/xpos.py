@@ -25,6 +25,12 @@ class XPos(RoPE):
     Convention: meant for causal attention, m ≥ n; later keys would be rewarded.
     Source: Sun et al. 2023, section 2 and the released code, whose centre moves with
         the length of the input.
+
+    Example:
+        >>> x, far = torch.tensor([[[[1.0, 0.0, 0.0, 0.0]]]]), torch.tensor([512])
+        >>> q, k = pe_lab.XPos(4).rotate(x, x, far, far)
+        >>> q.norm(), k.norm()  # of pair 0, whose ζ is 0.4/1.4
+        (tensor(0.2857), tensor(3.5000))
     """
 
     def __init__(
