@@ -1,0 +1,54 @@
+"""How often the doctor is right: every mutant and every healthy patient, examined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from pe_lab.doctor import diagnose
+from pe_lab.doctor.mutants import Healthy, Mutant, healthy, mutants
+
+ALARMS = ("wrong", "risky")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one patient.
+
+    Args:
+        name, kind: of the patient.
+        sick: whether it has a bug.
+        alarm: whether a finding was wrong or risky.
+        first: the check of the first finding, "" without any.
+        named: whether that is a right name of the bug.
+    """
+
+    name: str
+    kind: str
+    sick: bool
+    alarm: bool
+    first: str
+    named: bool
+
+
+def outcomes(patients: Iterable[Mutant | Healthy] | None = None) -> Iterator[Outcome]:
+    """Examine the patients, by default the whole catalogue, one after the other."""
+    for patient in (*mutants(), *healthy()) if patients is None else patients:
+        report = diagnose(patient.make(), kind=patient.kind, **patient.options)
+        alarm = report.severity in ALARMS
+        first = report.findings[0].check if report.findings else ""
+        sick = isinstance(patient, Mutant)
+        named = isinstance(patient, Mutant) and alarm and first in patient.checks
+        yield Outcome(patient.name, patient.kind, sick, alarm, first, named)
+
+
+def rates(results: Iterable[Outcome]) -> dict[str, float]:
+    """Shares of mutants detected and rightly named, and of healthy ones alarmed."""
+    results = list(results)
+    sick = [r for r in results if r.sick]
+    well = [r for r in results if not r.sick]
+    return {
+        "detected": sum(r.alarm for r in sick) / max(1, len(sick)),
+        "named": sum(r.named for r in sick) / max(1, len(sick)),
+        "false alarms": sum(r.alarm for r in well) / max(1, len(well)),
+    }

@@ -1,0 +1,147 @@
+"""Calling code that is not ours: in bounds of time, and leaving everything as it was.
+
+The subject gets copies of its inputs, gives copies of its outputs, and whatever it does
+to the random state, the default dtype or its own mode is undone. What it raises comes
+back as a value.
+"""
+
+from __future__ import annotations
+
+import copy
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Exhausted(Exception):
+    """The examination has used up its time."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What a call raised instead of giving a result."""
+
+    error: BaseException
+
+    def __str__(self) -> str:
+        text = str(self.error).split("\n")[0]
+        return f"{type(self.error).__name__}: {text:.160}"
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class Guard:
+    """Calls with a limit on each, and on all together.
+
+    Args:
+        seconds: of wall time for the whole examination; a call gets half at most.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.end = time.monotonic() + seconds
+        self.slice = seconds / 2
+        self.mutated: str | None = None
+
+    def call(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        """function(*args, **options) as fresh tensors, or a Failure.
+
+        Raises:
+            Exhausted: if no time is left before the call.
+        """
+        left = self.end - time.monotonic()
+        if left <= 0:
+            raise Exhausted
+        given = [_copied(a) for a in args]
+        try:
+            with _as_it_was(), _alarm(min(left, self.slice)), torch.no_grad():
+                result = _copied(function(*given, **options))
+        except Exception as error:  # the subject's, whatever it is
+            return Failure(error)
+        for before, after in zip(args, given, strict=True):
+            if _changed(before, after):
+                self.mutated = "it writes into its input"
+        return result
+
+
+def fresh(subject: Any) -> Any:
+    """A copy to work on; the subject itself if it cannot be copied."""
+    try:
+        return copy.deepcopy(subject)
+    except Exception:  # closures over files, locks, C++ objects …
+        return subject
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, tuple | list):
+        return tuple(_copied(v) for v in value)
+    return value
+
+
+def _changed(before: Any, after: Any) -> bool:
+    if not isinstance(before, Tensor):
+        return False
+    if before.shape != after.shape or before.dtype != after.dtype:
+        return True
+    return not torch.equal(before.nan_to_num(), after.nan_to_num())
+
+
+@contextmanager
+def _as_it_was() -> Iterator[None]:
+    dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(dtype)
+            torch.set_grad_enabled(grad)
+
+
+class _TooLong(Exception):
+    def __str__(self) -> str:
+        return "it did not come back in time"
+
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
+    """Interrupt what runs too long, where it can: in the main thread, not on Windows."""
+    able = hasattr(signal, "setitimer")
+    if not able or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def ring(*_: Any) -> None:
+        raise _TooLong
+
+    before = signal.signal(signal.SIGALRM, ring)
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *timer)
+        signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def evaluating(subject: Any) -> Iterator[None]:
+    """Modules in eval mode for a while."""
+    modules = list(subject.modules()) if isinstance(subject, nn.Module) else []
+    modes = [m.training for m in modules]
+    for module in modules:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module, mode in zip(modules, modes, strict=True):
+            module.training = mode
