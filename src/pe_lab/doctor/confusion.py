@@ -33,7 +33,8 @@ class Outcome:
 
 def outcomes(patients: Iterable[Mutant | Healthy] | None = None) -> Iterator[Outcome]:
     """Examine the patients, by default the whole catalogue, one after the other."""
-    for patient in (*mutants(), *healthy()) if patients is None else patients:
+    everyone: tuple[Mutant | Healthy, ...] = (*mutants(), *healthy())
+    for patient in everyone if patients is None else patients:
         report = diagnose(patient.make(), kind=patient.kind, **patient.options)
         alarm = report.severity in ALARMS
         first = report.findings[0].check if report.findings else ""

@@ -115,7 +115,7 @@ class _TooLong(Exception):
 
 @contextmanager
 def _alarm(seconds: float) -> Iterator[None]:
-    """Interrupt what runs too long, where it can: in the main thread, not on Windows."""
+    """Interrupt what runs too long, in the main thread and not on Windows."""
     able = hasattr(signal, "setitimer")
     if not able or threading.current_thread() is not threading.main_thread():
         yield

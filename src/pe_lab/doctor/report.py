@@ -18,8 +18,8 @@ class Finding:
 
     Args:
         check: its id, such as "D-NORM".
-        severity: "wrong", "risky" (right here, wrong elsewhere), "differs" (a convention
-            of its own) or "note".
+        severity: "wrong", "risky" (right here, wrong elsewhere), "differs" (its own
+            convention) or "note".
         message: what is the matter, with the evidence, in one or two sentences.
         value, tolerance: what was measured, and how much is allowed; None if the
             finding is not a number.

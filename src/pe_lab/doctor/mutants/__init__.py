@@ -1,4 +1,4 @@
-"""Correct encodings with one bug each, and correct ones without: the doctor's patients.
+"""The doctor's patients: correct encodings with one bug each, and correct ones without.
 
 Each kind has a file with `MUTANTS` and `HEALTHY`. A mutant is the smallest code that has
 the bug, written as people write it; `pe_lab.doctor.confusion` runs them all.
