@@ -75,6 +75,16 @@ def attention(
 
     Raises:
         TypeError, ValueError: if shapes, dtypes or the mask do not fit.
+
+    Source: Vaswani et al. 2017, section 3.2.1, equation 1.
+
+    Example:
+        >>> x, v = torch.zeros(1, 1, 2, 4), torch.tensor([[[[2.0], [4.0]]]])
+        >>> pe_lab.attention(x, x, v, causal=True).flatten()  # the mean of what is seen
+        tensor([2., 3.])
+        >>> nothing = torch.zeros(2, 2, dtype=torch.bool)
+        >>> pe_lab.attention(x, x, v, mask=nothing).flatten()
+        tensor([0., 0.])
     """
     _refuse(q, k, v)
     if scale is not None:
@@ -92,7 +102,9 @@ def attention(
     ordered = causal
     if q.shape[2] == 1:  # it is on the last key and sees all
         ordered = False
-    aligned = mask is None and (not ordered or q.shape[2] == k.shape[2])
+    # a fused causal kernel multiplies its −∞ by the scale, so it must be above 0
+    causal_kernel = q.shape[2] == k.shape[2] and (scale is None or scale > 0)
+    aligned = mask is None and (not ordered or causal_kernel)
     if aligned and not (return_weights or doors.reads):
         out = _without_square(q, k, v, ordered, doors, scale, dropout)
         if out is not None:
@@ -332,8 +344,19 @@ def _refuse_mask(mask: Tensor, shape: tuple[int, ...]) -> None:
 class KeyValueCache:
     """Keys (rotated once), values, ids and padding of the tokens a layer has seen.
 
+    Attributes:
+        k, v: (B, H, L, D).
+        positions: (B, L) ids, or (B, L, axes).
+        visible: (B, L) boolean, false for padding.
+
     Convention: never changed in place; `MultiHeadAttention.extend` returns a longer
-        one. k, v: (B, H, L, D); positions: (B, L); visible: (B, L), false for padding.
+        one, and `cache + new` puts one after the other.
+
+    Example:
+        >>> model = pe_lab.Transformer(5, 8, 2, 1)
+        >>> logits, (cache,) = model.extend(torch.tensor([[3, 1]]))
+        >>> cache.k.shape, cache.positions
+        (torch.Size([1, 2, 2, 4]), tensor([[0, 1]]))
     """
 
     k: Tensor
@@ -364,6 +387,15 @@ class MultiHeadAttention(nn.Module):
     Raises:
         ValueError: if num_heads does not divide d_model.
     Source: Vaswani et al. 2017, section 3.2.2.
+
+    Example:
+        >>> attend, order = pe_lab.MultiHeadAttention(8, 2), torch.tensor([2, 0, 3, 1])
+        >>> x = torch.randn(1, 4, 8, dtype=torch.float64)
+        >>> attend, place = attend.double(), {"encoding": pe_lab.RoPE(4)}
+        >>> torch.allclose(attend(x[:, order]), attend(x)[:, order])
+        True
+        >>> torch.allclose(attend(x[:, order], **place), attend(x, **place)[:, order])
+        False
     """
 
     def __init__(self, d_model: int, num_heads: int, *, dropout: float = 0.0) -> None:
