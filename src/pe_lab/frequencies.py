@@ -37,10 +37,10 @@ def inv_freq(
     Source: Vaswani et al. 2017, section 3.5; tensor2tensor `get_timing_signal_1d`.
 
     Example:
-        >>> pe_lab.inv_freq(8)
-        tensor([1.0000, 0.1000, 0.0100, 0.0010], dtype=torch.float64)
-        >>> pe_lab.inv_freq(8, spacing="tensor2tensor")[-1] == 1 / 10_000
-        tensor(True)
+        >>> pe_lab.inv_freq(6, base=100.0)
+        tensor([1.0000, 0.2154, 0.0464], dtype=torch.float64)
+        >>> pe_lab.inv_freq(6, base=100.0, spacing="tensor2tensor")
+        tensor([1.0000, 0.1000, 0.0100], dtype=torch.float64)
     """
     dim = refuse.whole("dim", dim)
     base = refuse.frequency_base(base)
