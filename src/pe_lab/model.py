@@ -38,6 +38,16 @@ class Transformer(nn.Module):
 
     Raises:
         TypeError, ValueError: for sizes or words that do not fit.
+
+    Source: Vaswani et al. 2017, section 3; norm="pre" is that of Xiong et al. 2020.
+
+    Example:
+        >>> model = pe_lab.Transformer(7, 8, 2, 1, encoding=pe_lab.RoPE(4)).double()
+        >>> ids = torch.tensor([[3, 1, 4, 1, 5]])
+        >>> _, cache = model.extend(ids[:, :4])
+        >>> last, cache = model.extend(ids[:, 4:], cache)
+        >>> torch.allclose(last, model(ids)[:, 4:])  # a cache changes nothing
+        True
     """
 
     def __init__(
