@@ -23,7 +23,16 @@ from pe_lab.positions import from_mask
 class Measurement:
     """One desideratum, measured: it holds if the value is on the right side.
 
-    `most` is the largest value with which it holds, or `least` the smallest.
+    Attributes:
+        name: D1 … D10.
+        question: what was measured, in a few words.
+        value: what came out.
+        most: the largest value with which it holds; or else
+        least: the smallest.
+
+    Example:
+        >>> pe_lab.properties.Measurement("D5", "norms are kept", 0.5, most=1e-9)
+        ✗ D5 norms are kept: 0.5 (≤ 1e-09)
     """
 
     name: str
@@ -55,8 +64,19 @@ def permutation_error(
         x: (B, L, d).
         permutation: (L,) indices; row t of PX is row permutation[t] of X.
 
+    Returns:
+        the largest difference, in the unit of f.
+
     Raises:
+        TypeError: if x is no such tensor, or f is not callable.
         ValueError: if `permutation` does not rearrange 0 … L−1.
+
+    Example:
+        >>> x, order = torch.tensor([[[1.0], [2.0], [3.0]]]), torch.tensor([2, 0, 1])
+        >>> pe_lab.properties.permutation_error(torch.square, x, order)
+        0.0
+        >>> pe_lab.properties.permutation_error(lambda x: x.cumsum(1), x, order)
+        3.0
     """
     refuse.float_tensor("x", x, 3, "(batch, length, width)")
     if not callable(f):
@@ -72,7 +92,19 @@ def permutation_error(
 
 
 def order_effect(probe: Probe) -> float:
-    """D1: how much the last output changes when the tokens before it are reversed."""
+    """D1: how much the last output changes when the tokens before it are reversed.
+
+    Args:
+        probe: the scheme, in its `Probe`.
+
+    Returns:
+        the largest difference of outputs.
+
+    Example:
+        >>> probe = pe_lab.properties.Probe(pe_lab.NoPE(), d_model=8, num_heads=2)
+        >>> pe_lab.properties.order_effect(probe) < 1e-12  # order is not seen
+        True
+    """
     x = probe.tokens()
     length = x.shape[1]
     order = torch.arange(length)
@@ -81,7 +113,19 @@ def order_effect(probe: Probe) -> float:
 
 
 def distinctness(probe: Probe) -> float:
-    """D2: smallest gap between one token's scores at two different places."""
+    """D2: smallest gap between one token's scores at two different places.
+
+    Args:
+        probe: the scheme, in its `Probe`.
+
+    Returns:
+        a difference of scores; 0 if two places cannot be told apart.
+
+    Example:
+        >>> probe = pe_lab.properties.Probe(pe_lab.Shaw(4, 2), d_model=8, num_heads=2)
+        >>> pe_lab.properties.distinctness(probe) > 1e-6
+        True
+    """
     q, k = probe.same_token(probe.length)
     scores = probe.scores(q, k, torch.arange(probe.length))
     rows = scores.transpose(0, 1).flatten(1)
@@ -90,7 +134,20 @@ def distinctness(probe: Probe) -> float:
 
 
 def shift_error(probe: Probe, shift: int = 1000) -> float:
-    """D3: max |s(m+t, n+t) − s(m, n)| / (|q||k|), t = shift, or as far as rows go."""
+    """D3: max |s(m+t, n+t) − s(m, n)| / (|q||k|), t = shift, or as far as rows go.
+
+    Args:
+        probe: the scheme, in its `Probe`.
+        shift: t, in positions.
+
+    Returns:
+        the largest difference, relative to |q||k|; 0 if only offsets count.
+
+    Example:
+        >>> probe = pe_lab.properties.Probe(pe_lab.RoPE(4), d_model=8, num_heads=2)
+        >>> pe_lab.properties.shift_error(probe) < 1e-9
+        True
+    """
     q, k = probe.random_heads()
     positions = torch.arange(probe.length)
     while shift > 1 and not reach(probe, shift):
@@ -105,6 +162,17 @@ def rebound(probe: Probe) -> float:
 
     max over Δ of s(Δ) − min over smaller Δ of s, from a query on the last place:
     zero for a monotone decay.
+
+    Args:
+        probe: the scheme, in its `Probe`.
+
+    Returns:
+        a difference of scores; 0 for a decay without a rebound.
+
+    Example:
+        >>> probe = pe_lab.properties.Probe(pe_lab.ALiBi(2), d_model=8, num_heads=2)
+        >>> pe_lab.properties.rebound(probe)
+        0.0
     """
     q, k = probe.same_token(probe.length)
     scores = probe.scores(q[:, :, -1:], k, torch.arange(probe.length), last=True)
@@ -114,7 +182,20 @@ def rebound(probe: Probe) -> float:
 
 
 def norm_change(probe: Probe) -> float:
-    """D5: largest relative change of a query's or key's norm in door 2."""
+    """D5: largest relative change of a query's or key's norm in door 2.
+
+    Args:
+        probe: the scheme, in its `Probe`.
+
+    Returns:
+        a fraction; 0 if norms are kept.
+
+    Example:
+        >>> tupe = pe_lab.TUPE(32, 8, 2)
+        >>> probe = pe_lab.properties.Probe(tupe, d_model=8, num_heads=2)
+        >>> round(pe_lab.properties.norm_change(probe), 4)  # q/√2
+        0.2929
+    """
     q, k = probe.random_heads()
     positions = torch.arange(probe.length)
     turned = probe.encoding.rotate(q, k, positions, positions)
@@ -126,7 +207,21 @@ def norm_change(probe: Probe) -> float:
 
 
 def reach(probe: Probe, far: int = 100_000) -> float:
-    """D6: 1 if the scheme gives finite scores at position `far`, 0 if it refuses."""
+    """D6: 1 if the scheme gives finite scores at position `far`, 0 if it refuses.
+
+    Args:
+        probe: the scheme, in its `Probe`.
+        far: the first of the positions that are tried.
+
+    Returns:
+        1.0 or 0.0.
+
+    Example:
+        >>> learned = pe_lab.Learned(512, 8)
+        >>> probe = pe_lab.properties.Probe(learned, d_model=8, num_heads=2)
+        >>> [pe_lab.properties.reach(probe, far=n) for n in (400, 512)]
+        [1.0, 0.0]
+    """
     q, k = probe.random_heads()
     try:
         scores = probe.scores(q, k, torch.arange(probe.length) + far)
@@ -136,7 +231,19 @@ def reach(probe: Probe, far: int = 100_000) -> float:
 
 
 def parameter_count(probe: Probe) -> float:
-    """D7: number of trained numbers."""
+    """D7: number of trained numbers.
+
+    Args:
+        probe: the scheme, in its `Probe`.
+
+    Returns:
+        how many, as a float like every measurement.
+
+    Example:
+        >>> probe = pe_lab.properties.Probe(pe_lab.T5Bias(2), d_model=8, num_heads=2)
+        >>> pe_lab.properties.parameter_count(probe)  # 32 buckets, 2 heads
+        64.0
+    """
     return float(sum(p.numel() for p in probe.encoding.parameters()))
 
 
@@ -145,6 +252,18 @@ def low_precision_error(probe: Probe, start: int = 10_000) -> float:
 
     The inputs are exact in bfloat16; what is left is the scheme's own rounding,
     relative to |q||k|. If there is no far position, the near ones are used.
+
+    Args:
+        probe: the scheme, in its `Probe`.
+        start: the first of the far positions.
+
+    Returns:
+        the largest difference of scores, relative to |q||k|.
+
+    Example:
+        >>> probe = pe_lab.properties.Probe(pe_lab.RoPE(4), d_model=8, num_heads=2)
+        >>> pe_lab.properties.low_precision_error(probe) < 1e-2
+        True
     """
     q, k = (t.bfloat16().double() for t in probe.random_heads())
     positions = torch.arange(probe.length) + (start if reach(probe, start) else 0)
@@ -154,7 +273,19 @@ def low_precision_error(probe: Probe, start: int = 10_000) -> float:
 
 
 def incremental_error(probe: Probe) -> float:
-    """D9: one query at a time, as with a KV cache, against the full causal pass."""
+    """D9: one query at a time, as with a KV cache, against the full causal pass.
+
+    Args:
+        probe: the scheme, in its `Probe`.
+
+    Returns:
+        the largest difference of outputs.
+
+    Example:
+        >>> probe = pe_lab.properties.Probe(pe_lab.XPos(4), d_model=8, num_heads=2)
+        >>> pe_lab.properties.incremental_error(probe) < 1e-9
+        True
+    """
     x = probe.tokens()
     full = probe.attend(x)
     steps = [probe.attend(x[:, : t + 1], queries=1)[:, -1] for t in range(x.shape[1])]
@@ -162,7 +293,19 @@ def incremental_error(probe: Probe) -> float:
 
 
 def neighbour_error(probe: Probe) -> float:
-    """D10: a row alone against the same row left-padded beside another one."""
+    """D10: a row alone against the same row left-padded beside another one.
+
+    Args:
+        probe: the scheme, in its `Probe`.
+
+    Returns:
+        the largest difference of outputs.
+
+    Example:
+        >>> probe = pe_lab.properties.Probe(pe_lab.RoPE(4), d_model=8, num_heads=2)
+        >>> pe_lab.properties.neighbour_error(probe) < 1e-9
+        True
+    """
     x = probe.tokens()
     alone = probe.attend(x)
     pad = 3
@@ -182,6 +325,15 @@ class Probe:
         encoding: any scheme with the three doors.
         d_model, num_heads: sizes that fit it.
         length: how many places are looked at.
+
+    Raises:
+        TypeError, ValueError: for what is no scheme, or sizes that do not fit.
+
+    Example:
+        >>> probe = pe_lab.properties.Probe(pe_lab.RoPE(4), d_model=8, num_heads=2)
+        >>> q, k = probe.random_heads()
+        >>> probe.scores(q, k, torch.arange(16)).shape
+        torch.Size([2, 16, 16])
     """
 
     def __init__(
@@ -269,6 +421,15 @@ def desiderata(
 
     Returns:
         D1 … D10 as `Measurement`s; print one, or ask whether it `.holds`.
+
+    Raises:
+        TypeError, ValueError: as for `Probe`.
+
+    Example:
+        >>> [m.name for m in pe_lab.desiderata(pe_lab.ALiBi(2)) if not m.holds]
+        []
+        >>> pe_lab.desiderata(pe_lab.Learned(99, 32))[5]
+        ✗ D6 defined far away: 0 (≥ 1)
     """
     probe = Probe(encoding, d_model=d_model, num_heads=num_heads)
     return [
