@@ -14,6 +14,13 @@ def seed(value: int) -> None:
 
     Raises:
         ValueError: if the value is outside that range.
+
+    Example:
+        >>> pe_lab.seed(7)
+        >>> first = torch.rand(2)
+        >>> pe_lab.seed(7)
+        >>> torch.equal(first, torch.rand(2))
+        True
     """
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**32:
         raise ValueError(
