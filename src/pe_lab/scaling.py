@@ -30,6 +30,10 @@ def linear(inv_freq: Tensor, factor: float) -> Tensor:
     Raises:
         TypeError, ValueError: if inv_freq is no list of frequencies, or factor < 1.
     Source: Chen et al. 2023.
+
+    Example:
+        >>> pe_lab.scaling.linear(torch.tensor([1.0, 0.1]), 4)
+        tensor([0.2500, 0.0250], dtype=torch.float64)
     """
     return as_inv_freq(inv_freq) / _factor(factor)
 
@@ -42,6 +46,11 @@ def ntk(inv_freq: Tensor, factor: float) -> Tensor:
     Args, Returns, Raises: as for `linear`; ValueError for a single pair, which would be
         fastest and slowest at once.
     Source: the NTK-aware proposal of 2023, written up in Peng et al. 2023, section 3.1.
+
+    Example:
+        >>> w = pe_lab.inv_freq(8)
+        >>> pe_lab.scaling.ntk(w, 8) / w
+        tensor([1.0000, 0.5000, 0.2500, 0.1250], dtype=torch.float64)
     """
     inv_freq = as_inv_freq(inv_freq)
     pairs = inv_freq.shape[0]
@@ -68,6 +77,12 @@ def dynamic_ntk(
 
     Returns, Raises: as for `ntk`.
     Source: Peng et al. 2023, appendix B; the formula of Hugging Face's "dynamic".
+
+    Example:
+        >>> w = pe_lab.inv_freq(8)
+        >>> slow = pe_lab.scaling.dynamic_ntk(w, 2, length=8192, original_length=4096)
+        >>> slow / w  # as by ntk with the factor 2·2 − 1
+        tensor([1.0000, 0.6934, 0.4807, 0.3333], dtype=torch.float64)
     """
     length = refuse.whole("length", length)
     original_length = refuse.whole("original_length", original_length)
@@ -95,6 +110,11 @@ def ntk_by_parts(
 
     Returns, Raises: as for `linear`; ValueError unless slow_turns < fast_turns.
     Source: Peng et al. 2023, section 3.2.
+
+    Example:
+        >>> w = pe_lab.inv_freq(8)  # 652, 65, 6.5 and 0.65 turns in 4096 positions
+        >>> pe_lab.scaling.ntk_by_parts(w, 4, original_length=4096) / w
+        tensor([1.0000, 1.0000, 0.3835, 0.2500], dtype=torch.float64)
     """
     inv_freq = as_inv_freq(inv_freq)
     turns = inv_freq * refuse.whole("original_length", original_length) / math.tau
@@ -118,6 +138,12 @@ def llama3(
 
     Returns, Raises: as for `ntk_by_parts`.
     Source: Dubey et al. 2024 and Meta's released code.
+
+    Example:
+        >>> w = pe_lab.inv_freq(128, base=500_000.0)  # Llama 3.1 8B
+        >>> ratio = pe_lab.scaling.llama3(w, 8, original_length=8192) / w
+        >>> ratio[[0, 28, 32, 36, 63]]
+        tensor([1.0000, 1.0000, 0.3711, 0.1250, 0.1250], dtype=torch.float64)
     """
     return ntk_by_parts(
         inv_freq,
@@ -151,6 +177,11 @@ def yarn(
     Returns, Raises: as for `ntk_by_parts`.
     Source: Peng et al. 2023, and the released code, which the ramp follows. The other
         half of YaRN is `yarn_gain`.
+
+    Example:
+        >>> w = pe_lab.inv_freq(8)
+        >>> pe_lab.scaling.yarn(w, 4, original_length=4096) / w
+        tensor([1.0000, 1.0000, 0.6250, 0.2500], dtype=torch.float64)
     """
     inv_freq = as_inv_freq(inv_freq)
     pairs = inv_freq.shape[0]
@@ -197,6 +228,12 @@ def yarn_gain(
     Raises:
         TypeError, ValueError: for numbers that are not finite, or factor < 1.
     Source: Peng et al. 2023, section 3.4; DeepSeek-V2's released code.
+
+    Example:
+        >>> round(pe_lab.scaling.yarn_gain(4), 4)
+        1.1386
+        >>> pe_lab.scaling.yarn_gain(40, mscale=0.7, mscale_all_dim=0.7)
+        1.0
     """
     log = math.log(_factor(factor))
     mscale = refuse.number("mscale", mscale)
@@ -227,6 +264,13 @@ def longrope(
     Raises:
         TypeError, ValueError: if a list does not fit the frequencies.
     Source: Ding et al. 2024; Phi-3's released code.
+
+    Example:
+        >>> w, short, long = torch.tensor([1.0, 0.1]), [1.0, 1.0], [1.0, 10.0]
+        >>> pe_lab.scaling.longrope(w, short, long, length=4096, original_length=4096)
+        tensor([1.0000, 0.1000], dtype=torch.float64)
+        >>> pe_lab.scaling.longrope(w, short, long, length=4097, original_length=4096)
+        tensor([1.0000, 0.0100], dtype=torch.float64)
     """
     inv_freq = as_inv_freq(inv_freq)
     beyond = refuse.whole("length", length, 0) > refuse.whole(
@@ -250,9 +294,16 @@ def longrope_gain(factor: float, *, original_length: int) -> float:
         factor: s ≥ 1, the extended length over the trained one.
         original_length: L₀ ≥ 2.
 
+    Returns:
+        a factor of at least 1.
+
     Raises:
         TypeError, ValueError: for other numbers.
     Source: Ding et al. 2024; Phi-3's released code.
+
+    Example:
+        >>> round(pe_lab.scaling.longrope_gain(32, original_length=4096), 4)
+        1.1902
     """
     length = refuse.whole("original_length", original_length, 2)
     return math.sqrt(1 + math.log(_factor(factor)) / math.log(length))
