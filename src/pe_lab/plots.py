@@ -102,13 +102,31 @@ STYLE: dict[str, Any] = {
 
 
 def style() -> AbstractContextManager[None]:
-    """The book's style as a context: matplotlib's defaults, then `STYLE`."""
+    """The book's style as a context: matplotlib's defaults, then `STYLE`.
+
+    Returns:
+        a context manager; what is drawn within it looks like the book.
+
+    Example:
+        >>> with pe_lab.plots.style():
+        ...     figure = pe_lab.plots.lines([0, 1], {"query": [2, 3]})
+        >>> figure
+        <BookFigure with 1 panel>
+    """
     context: AbstractContextManager[None] = mpl.style.context(["default", STYLE])
     return context
 
 
 class BookFigure(Figure):
-    """A figure outside pyplot that draws itself in the book's style, as PNG."""
+    """A figure outside pyplot that draws itself in the book's style, as PNG.
+
+    Example:
+        >>> figure = pe_lab.plots.heatmaps([torch.eye(2), torch.eye(2)])
+        >>> figure
+        <BookFigure with 2 panels>
+        >>> figure.png()[1:4]
+        b'PNG'
+    """
 
     def draw(self, renderer: Any) -> None:
         """Draw under the book's style: some of it is read only now."""
@@ -149,12 +167,15 @@ def figure(
         size: width and height in inches. The default is the width of the text.
         title, xlabel, ylabel: for a single panel.
         subplots: passed on to `Figure.subplots`, for example sharey=True.
-    Yields: (figure, axes): one Axes, or a flat list of them, row by row.
+
+    Yields:
+        (figure, axes): one Axes, or a flat list of them, row by row.
 
     Example:
-        >>> with plots.figure(xlabel="position") as (fig, ax):
-        ...     ax.plot(table[:, 0])
-        >>> fig
+        >>> with pe_lab.plots.figure(xlabel="position") as (fig, ax):
+        ...     curves = ax.plot(pe_lab.sinusoidal(16, 4))
+        >>> fig, len(curves)
+        (<BookFigure with 1 panel>, 4)
     """
     with style():
         fig = BookFigure(figsize=size or (WIDTH, 3.6 * nrows + 0.2))
@@ -168,7 +189,18 @@ def figure(
 
 
 def color(name: str) -> str:
-    """The colour of a role of `PALETTE`; any other colour is returned as it is."""
+    """The colour of a role of `PALETTE`; any other colour is returned as it is.
+
+    Args:
+        name: a role, such as "query", or a colour of matplotlib's.
+
+    Returns:
+        what matplotlib takes as a colour.
+
+    Example:
+        >>> pe_lab.plots.color("query"), pe_lab.plots.color("black")
+        ('#0072B2', 'black')
+    """
     return PALETTE.get(name, name)
 
 
@@ -196,8 +228,18 @@ def heatmap(
             entries). Default: the largest magnitude.
         annotate: write the numbers into the cells, with this many `decimals`.
         size: width and height in inches. Default: from the shape of the matrix.
-    Raises: ValueError if the matrix is not two-dimensional, is empty, or has other
-        numbers of rows and columns than there are labels.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: if the matrix is not two-dimensional, is empty, or has other numbers
+            of rows and columns than there are labels.
+
+    Example:
+        >>> table = pe_lab.sinusoidal(16, 8)
+        >>> pe_lab.plots.heatmap(table, xlabel="channel", ylabel="position")
+        <BookFigure with 1 panel>
     """
     return heatmaps(
         [matrix],
@@ -235,6 +277,19 @@ def heatmaps(
         matrices: equal shapes, or different ones when no tick labels are given.
         titles: one for each matrix, or none.
         columns: panels in a row, at most.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: as for `heatmap`, if there is no matrix, or if there are other
+            numbers of titles than of matrices.
+
+    Example:
+        >>> orders = ["interleaved", "halves"]
+        >>> tables = [pe_lab.sinusoidal(16, 8, order=order) for order in orders]
+        >>> pe_lab.plots.heatmaps(tables, titles=orders)
+        <BookFigure with 2 panels>
     """
     tables = [_matrix(matrix, f"matrices[{n}]") for n, matrix in enumerate(matrices)]
     _need(len(tables) > 0, "matrices is empty; give at least one.")
@@ -289,8 +344,19 @@ def lines(
         dashed: labels of series drawn dashed.
         markers: mark the points, for few and measured ones.
         xlog, ylog: logarithmic axes.
-    Raises: ValueError if lengths differ, nothing is given, or a logarithmic axis has
-        no positive value.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: if lengths differ, nothing is given, or a logarithmic axis has no
+            positive value.
+
+    Example:
+        >>> offsets = torch.arange(32)
+        >>> series = {str(d): pe_lab.position_kernel(offsets, d) for d in (8, 64)}
+        >>> pe_lab.plots.lines(offsets, series, xlabel="Δ", ylabel="K(Δ)")
+        <BookFigure with 1 panel>
     """
     across = _vector(x, "x")
     curves = {
@@ -324,6 +390,19 @@ def label_ends(ax: Axes) -> None:
 
     For an axes from `figure`: lines whose label is empty or starts with "_" are left
     out. The axes become lower than they were only if there is no room for all.
+
+    Args:
+        ax: the axes, with the lines that are to be labelled.
+
+    Raises:
+        ValueError: if the axes are not from `figure`.
+
+    Example:
+        >>> with pe_lab.plots.figure() as (fig, ax):
+        ...     _ = ax.plot([0, 1], [1, 0], label="key")
+        ...     pe_lab.plots.label_ends(ax)
+        >>> [text.get_text() for text in ax.texts]
+        ['key']
     """
     fig = _figure_of(ax)
     lines_named = [line for line in ax.lines if str(line.get_label())[:1] not in "_"]
@@ -364,7 +443,17 @@ def bars(
         errors: half-lengths of error bars, one per bar, such as standard deviations.
         colors: a role or colour for all, or one per bar.
         decimals: of the values that are written.
-    Raises: ValueError if the counts differ or a logarithmic axis has no positive value.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: if the counts differ or a logarithmic axis has no positive value.
+
+    Example:
+        >>> slopes = pe_lab.alibi_slopes(8)
+        >>> pe_lab.plots.bars(range(8), slopes, xlabel="slope", decimals=4)
+        <BookFigure with 1 panel>
     """
     lengths = _vector(values, "values")
     names = _one_each(labels, len(lengths), "labels", "value")
@@ -404,7 +493,16 @@ def histogram(
 
     Args:
         values: numbers, or label to numbers.
-    Raises: ValueError if there are none, or one is not finite.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: if there are none, or one is not finite.
+
+    Example:
+        >>> pe_lab.plots.histogram({"content": torch.randn(99), "position": [0.5, 1]})
+        <BookFigure with 1 panel>
     """
     named = values if isinstance(values, Mapping) else {"": values}
     sets = {label: _finite(v, label or "values") for label, v in named.items()}
@@ -437,6 +535,18 @@ def clocks(
         angles: (clocks,) or (rows, clocks), in radians.
         labels: one for each clock of a row, written above the first row.
         rows: one for each row, written at its left.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: if there are no angles, more than two axes, or other numbers of
+            labels than of clocks or rows.
+
+    Example:
+        >>> angles = torch.arange(3.0)[:, None] * pe_lab.inv_freq(8)
+        >>> pe_lab.plots.clocks(angles, rows=["p = 0", "p = 1", "p = 2"])
+        <BookFigure with 1 panel>
     """
     table = np.atleast_2d(_array(angles, "angles"))
     _matrix(table, "angles")
@@ -473,6 +583,16 @@ def vectors(
     Args:
         arrows: label to (2,) coordinates (x, y).
         circle: draw the unit circle.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: if there are none, or one has not two coordinates.
+
+    Example:
+        >>> pe_lab.plots.vectors({"query": (0.6, 0.8), "key": (1, 0)}, circle=True)
+        <BookFigure with 1 panel>
     """
     tips = {label: _vector(v, f"arrows[{label!r}]", 2) for label, v in arrows.items()}
     _need(len(tips) > 0, "arrows is empty; give at least one label and its (x, y).")
@@ -510,6 +630,16 @@ def scatter(
     Args:
         x, y: (n,) coordinates.
         labels: one per point.
+
+    Returns:
+        the figure.
+
+    Raises:
+        ValueError: if lengths differ, or there are other numbers of labels.
+
+    Example:
+        >>> pe_lab.plots.scatter([0, 1, 2], [1, 0, 1], labels="abc")
+        <BookFigure with 1 panel>
     """
     across = _vector(x, "x")
     up = _vector(y, "y", len(across))
@@ -832,7 +962,13 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
     Args:
         heights: ascending, within 0 to 1.
         gap: the least distance of two neighbours.
-    Returns: as many heights, within 0 to 1 where there is room.
+
+    Returns:
+        as many heights, within 0 to 1 where there is room.
+
+    Example:
+        >>> pe_lab.plots.spread([0.25, 0.25], 0.5)
+        [0.0, 0.5]
     """
     pools: list[list[float]] = []
     for n, height in enumerate(heights):
@@ -846,7 +982,20 @@ def spread(heights: Sequence[float], gap: float) -> list[float]:
 
 
 def readable(name: Any) -> tuple[float, float, float]:
-    """A colour darkened, where needed, to a contrast of 4.5 with white (WCAG AA)."""
+    """A colour darkened, where needed, to a contrast of 4.5 with white (WCAG AA).
+
+    Args:
+        name: a role of `PALETTE`, or a colour of matplotlib's.
+
+    Returns:
+        (red, green, blue), each within 0 to 1.
+
+    Example:
+        >>> pe_lab.plots.readable("black")
+        (0.0, 0.0, 0.0)
+        >>> sum(pe_lab.plots.readable("yellow")) < sum((1, 1, 0))
+        True
+    """
     red, green, blue = to_rgb(color(name) if isinstance(name, str) else name)
     for _ in range(100):
         if 1.05 / (_luminance((red, green, blue)) + 0.05) >= 4.5:
