@@ -32,12 +32,19 @@ def check(exercise_id: str, answer: object) -> Verdict:
         exercise_id: as printed in the exercise, for example "05-block".
         answer: your answer: a number, text, list, NumPy array, torch tensor, or the
             function that was asked for. It is not changed.
-    Returns: a Verdict: `.passed`, `.kind`, `.message`; true where the answer is right.
-    Raises: ValueError if there is no such exercise. Never because of the answer.
+
+    Returns:
+        a Verdict: `.passed`, `.kind`, `.message`; true where the answer is right.
+
+    Raises:
+        ValueError: if there is no such exercise. Never because of the answer.
 
     Example:
-        >>> check("05-block", None)
+        >>> pe_lab.check("05-block", None)
         ○ 05-block: not answered yet.
+        >>> pe_lab.check("05-block", 3.0)
+        ✗ 05-block: wrong type.
+        A function is needed; yours is a float: give its name.
     """
     return judge(find(exercise_id), answer)
 
@@ -45,7 +52,18 @@ def check(exercise_id: str, answer: object) -> Verdict:
 def find(exercise_id: str) -> Exercise:
     """The exercise with this id.
 
-    Raises: ValueError if there is none; the message lists the nearest.
+    Args:
+        exercise_id: such as "05-block".
+
+    Returns:
+        the `Exercise`.
+
+    Raises:
+        ValueError: if there is none; the message lists the nearest.
+
+    Example:
+        >>> pe_lab.exercises.find("05-block").title
+        'One clock, k steps on'
     """
     if not isinstance(exercise_id, str):
         raise ValueError(
@@ -72,13 +90,32 @@ def _nearest(exercise_id: str, same_chapter: list[str]) -> str:
 
 
 def chapters() -> tuple[str, ...]:
-    """The two-digit numbers of the chapters with exercises, in order."""
+    """The two-digit numbers of the chapters with exercises, in order.
+
+    Returns:
+        a tuple of texts.
+
+    Example:
+        >>> "05" in pe_lab.exercises.chapters()
+        True
+    """
     names = (module.name for module in pkgutil.iter_modules(__path__))
     return tuple(sorted(n[8:] for n in names if n.startswith("chapter_")))
 
 
 def chapter(number: str) -> tuple[Exercise, ...]:
-    """The exercises of one chapter, "05" for chapter 5, in the order of the page."""
+    """The exercises of one chapter, in the order of the page.
+
+    Args:
+        number: two digits, "05" for chapter 5.
+
+    Returns:
+        a tuple of `Exercise`.
+
+    Example:
+        >>> pe_lab.exercises.chapter("05")[0].id
+        '05-block'
+    """
     module = importlib.import_module(f"{__name__}.chapter_{number}")
     exercises: tuple[Exercise, ...] = module.EXERCISES
     return exercises

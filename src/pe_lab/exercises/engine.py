@@ -52,6 +52,11 @@ class Verdict:
         passed: True, False, or None while there is no answer.
         kind: "right", "not answered", or the name of the kind of mistake.
         message: one or two sentences for the reader.
+
+    Example:
+        >>> verdict = pe_lab.check("05-block", 3.0)
+        >>> verdict.passed, verdict.kind
+        (False, 'wrong type')
     """
 
     exercise_id: str
@@ -84,6 +89,11 @@ class Mistake:
             for somebody who wants to find the answer alone.
         test: for exercises with many right answers: True when an answer makes this
             mistake. `wrong` is then one example of it.
+
+    Example:
+        >>> known = pe_lab.exercises.find("05-block").mistakes
+        >>> [mistake.kind for mistake in known]
+        ['turns the wrong way', 'the offset is missing', 'degrees']
     """
 
     kind: str
@@ -112,6 +122,11 @@ class Exercise:
             copies and gives such tensors.
         need: with `accepts`, a sentence that says what a right answer is.
         praise: a sentence for a right answer: what it shows, where it is used.
+
+    Example:
+        >>> steps = pe_lab.exercises.Exercise("05-steps", "Once round at ω = π/4", 1, 8)
+        >>> bool(pe_lab.exercises.judge(steps, torch.tensor(8.0)))
+        True
     """
 
     id: str
@@ -213,7 +228,16 @@ def judge(exercise: Exercise, answer: object) -> Verdict:
     Args:
         exercise: what is asked.
         answer: anything. It is not changed, and neither is any random state.
-    Returns: the Verdict.
+
+    Returns:
+        the Verdict.
+
+    Example:
+        >>> double = pe_lab.exercises.Exercise("05-double", "Twice 3", 1, 6)
+        >>> pe_lab.exercises.judge(double, 6.0)
+        ✓ 05-double: right.
+        >>> pe_lab.exercises.judge(double, -6.0).kind
+        'wrong sign'
     """
     with undisturbed():
         exercise.wanted, exercise.foreseen  # noqa: B018 - their errors are the author's
