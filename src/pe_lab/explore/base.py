@@ -51,6 +51,10 @@ class Explorable(anywidget.AnyWidget):
         settings: Starting values, by name.
 
     Raises: TypeError, ValueError for an unknown setting or a value out of range.
+
+    Example:
+        >>> pe_lab.explore.KernelShape.settings()
+        ['d_model', 'base', 'max_offset', 'offset', 'alibi']
     """
 
     module = ""  # file name of the ES module

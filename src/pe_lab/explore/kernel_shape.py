@@ -24,6 +24,12 @@ class KernelShape(Explorable):
         max_offset: the largest Δ drawn, 8 … 2048 positions.
         offset: the Δ that the readout speaks of.
         alibi: "none", or a slope m of the eight-head ALiBi, "1/2" … "1/256".
+
+    Example:
+        >>> figure = pe_lab.explore.KernelShape(d_model=64, alibi="1/8")
+        >>> figure
+        KernelShape(d_model=64, base=10000.0, max_offset=32, offset=6, alibi='1/8')
+        >>> figure.close()
     """
 
     module = "kernel_shape.js"

@@ -25,6 +25,11 @@ class RotateByK(Explorable):
         position: p, 0 … 64.
         offset: k, −32 … 32 positions.
         transpose: use M_kᵀ in place of M_k.
+
+    Example:
+        >>> pe_lab.explore.RotateByK(d_model=7)
+        Traceback (most recent call last):
+        ValueError: RotateByK: d_model needs one of 2, 4, … 16, got 7; try 6.
     """
 
     module = "rotate_by_k.js"

@@ -27,6 +27,12 @@ class ScaleBalance(Explorable):
         init: standard deviation s of the embedding: "1/sqrt(d)", "1" or "0.02".
         scale_words: multiply the embedding by √d.
         scale_positions: what the table is multiplied by: "1" or "1/sqrt(d)".
+
+    Example:
+        >>> figure = pe_lab.explore.ScaleBalance(init="1")  # √d on top of N(0, 1)
+        >>> figure.d_model, figure.scale_words
+        (512, True)
+        >>> figure.close()
     """
 
     module = "scale_balance.js"

@@ -32,6 +32,12 @@ class Shuffle(Explorable):
             0 … n−1; by default the sentence as it is.
         causal: each word sees itself and those before it.
         add_position: add the sinusoidal table to the embeddings.
+
+    Example:
+        >>> figure = pe_lab.explore.Shuffle(sentence="dog bites man", order=[2, 1, 0])
+        >>> figure.causal, figure.add_position
+        (False, False)
+        >>> figure.close()
     """
 
     module = "shuffle.js"

@@ -26,6 +26,13 @@ class TableBuilder(Explorable):
         num_positions: rows, 4 … 128.
         order: "interleaved" (sin, cos, sin, cos, …) or "halves".
         position, channel: the cell that the readout explains.
+
+    Example:
+        >>> figure = pe_lab.explore.TableBuilder(d_model=6)
+        >>> figure.channel = 5  # the last cosine
+        >>> figure.position, figure.channel
+        (3, 5)
+        >>> figure.close()
     """
 
     module = "table_builder.js"
