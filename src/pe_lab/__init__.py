@@ -7,8 +7,18 @@ import; what needs plotting or notebook packages is imported when it is first us
 from importlib import import_module
 from types import ModuleType
 
-from pe_lab import encodings, flex, hf, hf_compat, positions, properties, scaling
+from pe_lab import (
+    doctor,
+    encodings,
+    flex,
+    hf,
+    hf_compat,
+    positions,
+    properties,
+    scaling,
+)
 from pe_lab.attention import KeyValueCache, MultiHeadAttention, attention
+from pe_lab.doctor import diagnose
 from pe_lab.encodings.alibi import ALiBi, alibi_bias, alibi_slopes
 from pe_lab.encodings.axial import AxialRoPE, MRoPE
 from pe_lab.encodings.base import NoPE, PositionalEncoding
@@ -79,6 +89,8 @@ __all__ = [
     "check",
     "convert_layout",
     "desiderata",
+    "diagnose",
+    "doctor",
     "encodings",
     "factorization_order",
     "flex",

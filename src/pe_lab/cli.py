@@ -1,13 +1,15 @@
-"""The command line: run an experiment, look at results, fetch the text."""
+"""The command line: experiments, their results, and the doctor."""
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pe_lab
+from pe_lab.doctor import command
 
 
 def parser() -> argparse.ArgumentParser:
@@ -22,6 +24,7 @@ def parser() -> argparse.ArgumentParser:
     results.add_argument(
         "name", nargs="?", help="a shipped result or a result file; without: a list"
     )
+    command.add_options(commands.add_parser("doctor", help="find a bug in an encoding"))
     commands.add_parser("fetch", help="fetch and verify the King James text (1.5 MB)")
     return top
 
@@ -54,16 +57,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: without the program's name; by default those of the process.
 
     Returns:
-        0 if all went well, 1 for an error (told on stderr), 130 for Ctrl-C; wrong
-        usage ends in argparse's own message and 2.
+        0 if all went well, 1 for an error (told on stderr) or a finding of the doctor,
+        130 for Ctrl-C; wrong usage ends in argparse's own message and 2.
     """
     options = parser().parse_args(arguments)
+    verbs: dict[str, Callable[[argparse.Namespace], Any]] = {
+        "run": _run,
+        "results": _results,
+        "fetch": _fetch,
+        "doctor": command.run,
+    }
     try:
-        print(
-            {"run": _run, "results": _results, "fetch": _fetch}[options.command](
-                options
-            )
-        )
+        said = verbs[options.command](options)
+        text, code = said if isinstance(said, tuple) else (said, 0)
+        print(text)
+        return code
     except KeyboardInterrupt:
         print(
             "Stopped. Runs that were done are stored; the same command goes on there.",
@@ -73,7 +81,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ArithmeticError, ImportError, RuntimeError) as error:
         print(f"pe-lab: {error}", file=sys.stderr)
         return 1
-    return 0
 
 
 def _run(options: argparse.Namespace) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from pe_lab import refuse
@@ -24,7 +25,16 @@ from pe_lab.doctor.report import (
     Verdict,
 )
 
-__all__ = ["Finding", "NotApplicable", "Passed", "Report", "SEVERITIES", "diagnose"]
+__all__ = [
+    "Finding",
+    "NotApplicable",
+    "Passed",
+    "Report",
+    "SEVERITIES",
+    "confusion",
+    "diagnose",
+    "mutants",
+]
 
 # In the order in which they are tried; what fits two kinds is the first.
 _KINDS = ("config", "slopes", "bias", "table", "rope", "add", "attention", "model")
@@ -131,3 +141,9 @@ def _left_as_it_was(guard: Guard) -> list[Verdict]:
             chapter="03 Compute the tables by hand",
         )
     ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name in ("confusion", "mutants"):
+        return import_module(f"pe_lab.doctor.{name}")
+    raise AttributeError(f"pe_lab.doctor has no name {name!r}.")

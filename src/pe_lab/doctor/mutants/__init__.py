@@ -1,7 +1,7 @@
-"""The doctor's patients: correct encodings with one bug each, and correct ones without.
+"""The doctor's patients: correct encodings with one bug each, and without any.
 
-Each kind has a file with `MUTANTS` and `HEALTHY`. A mutant is the smallest code that has
-the bug, written as people write it; `pe_lab.doctor.confusion` runs them all.
+Each kind has a file with `MUTANTS` and `HEALTHY`. A mutant is the smallest code that
+has the bug, written as people write it; `pe_lab.doctor.confusion` runs them all.
 """
 
 from __future__ import annotations
