@@ -27,6 +27,12 @@ class NumberPairs:
         words, characters: the vocabularies, with PAD, BOS and EOS in front.
         fingerprint: of all pairs in their order; it changes with the library versions
             if, and only if, the data change.
+
+    Example:
+        >>> pair = (("forty", "two"), ("四", "十", "二"))
+        >>> data = pe_lab.lab.data.split([pair], set())
+        >>> data.words.encode(["two", "forty"])  # after PAD, BOS and EOS
+        [4, 3]
     """
 
     train: tuple[Pair, ...]
@@ -42,8 +48,16 @@ def need(module: str) -> ModuleType:
     Args:
         module: its import name.
 
+    Returns:
+        the module.
+
     Raises:
         ImportError: with the command that installs the laboratory's packages.
+
+    Example:
+        >>> pe_lab.lab.data.need("sacrebleau")
+        Traceback (most recent call last):
+        ImportError: pe_lab.lab needs sacrebleau for this; pip install 'pe-lab[lab]' ...
     """
     try:
         return import_module(module)
@@ -54,13 +68,41 @@ def need(module: str) -> ModuleType:
 
 
 def english_words(number: int) -> tuple[str, ...]:
-    """The words of a number, hyphens and commas taken as gaps: 42 → (forty, two)."""
+    """The words of a number, hyphens and commas taken as gaps.
+
+    Args:
+        number: a whole number.
+
+    Returns:
+        a tuple of words.
+
+    Raises:
+        ImportError: if num2words is missing.
+
+    Example:
+        >>> pe_lab.lab.data.english_words(6042)
+        ('six', 'thousand', 'and', 'forty', 'two')
+    """
     text: str = need("num2words").num2words(number)
     return tuple(text.replace("-", " ").replace(",", " ").split())
 
 
 def chinese_characters(number: int) -> tuple[str, ...]:
-    """The characters of a number's Chinese numeral: 42 → (四, 十, 二)."""
+    """The characters of a number's Chinese numeral.
+
+    Args:
+        number: a whole number.
+
+    Returns:
+        a tuple of characters.
+
+    Raises:
+        ImportError: if cn2an is missing.
+
+    Example:
+        >>> pe_lab.lab.data.chinese_characters(6042)
+        ('六', '千', '零', '四', '十', '二')
+    """
     return tuple(need("cn2an").an2cn(number))
 
 
@@ -71,6 +113,14 @@ def distinct_numbers(count: int, digits: int, seed: int) -> list[int]:
         count: how many.
         digits: the largest number of digits; the smallest is 1.
         seed: of Python's generator, whose `random()` is the same in every version.
+
+    Returns:
+        the numbers in the order in which they were drawn.
+
+    Example:
+        >>> numbers = pe_lab.lab.data.distinct_numbers(50, 3, seed=0)
+        >>> len(set(numbers)), 1 <= min(numbers), max(numbers) < 1000
+        (50, True, True)
     """
     generator = random.Random(seed)
     seen: dict[int, None] = {}
@@ -121,7 +171,21 @@ def number_pairs(
 
 
 def split(pairs: list[Pair], chosen: set[int]) -> NumberPairs:
-    """Put the chosen pairs aside and build both vocabularies from all pairs."""
+    """Put the chosen pairs aside and build both vocabularies from all pairs.
+
+    Args:
+        pairs: of words and characters.
+        chosen: the indices of those that are held out.
+
+    Returns:
+        the `NumberPairs`.
+
+    Example:
+        >>> pairs = [(("one",), ("一",)), (("two",), ("二",))]
+        >>> data = pe_lab.lab.data.split(pairs, {1})
+        >>> data.train, data.held_out, len(data.words)
+        (((('one',), ('一',)),), ((('two',), ('二',)),), 5)
+    """
     return NumberPairs(
         train=tuple(pair for i, pair in enumerate(pairs) if i not in chosen),
         held_out=tuple(pair for i, pair in enumerate(pairs) if i in chosen),
