@@ -30,6 +30,11 @@ class Curve:
     Attributes:
         steps: how many updates were made before each value.
         values: the quantity; losses are in nats per token.
+
+    Example:
+        >>> loss = pe_lab.lab.Curve(steps=[0, 100], values=[2.5, 0.5])
+        >>> loss.values[-1]
+        0.5
     """
 
     steps: list[int]
@@ -47,6 +52,11 @@ class Run:
         curves: quantity → how it went.
         final: quantity → its value after the last step.
         provenance: commit, versions, device, date, wall and CPU seconds.
+
+    Example:
+        >>> run = pe_lab.lab.load("stall").runs[0]
+        >>> run.variant, run.seed, run.provenance["device"]
+        ('position/none', 0, 'cpu')
     """
 
     variant: str
@@ -59,7 +69,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Result:
-    """All runs of one experiment, and the few questions one asks of them."""
+    """All runs of one experiment, and the few questions one asks of them.
+
+    Attributes:
+        experiment: its name.
+        mode: "full" or "quick".
+        runs: a `Run` for each variant and seed.
+
+    Example:
+        >>> result = pe_lab.lab.load("stall")
+        >>> result.mode, result.variants[:2]
+        ('full', ['position/none', 'position/sinusoidal'])
+    """
 
     experiment: str
     mode: str
@@ -99,7 +120,11 @@ class Result:
         return np.array([_pick(run.final, metric, variant) for run in runs])
 
     def curve(self, variant: str, metric: str) -> tuple[np.ndarray, np.ndarray]:
-        """The steps, shape (points,), and a curve for each seed, (seeds, points)."""
+        """The steps, shape (points,), and a curve for each seed, (seeds, points).
+
+        Raises:
+            ValueError: if the variant has no such metric; the message lists them.
+        """
         curves = [_pick(run.curves, metric, variant) for run in self.of(variant)]
         values = np.array([curve.values for curve in curves])
         return np.array(curves[0].steps), values
@@ -119,7 +144,11 @@ class Result:
         return values[:, steps.tolist().index(step)]
 
     def first_below(self, variant: str, metric: str, level: float) -> np.ndarray:
-        """The first step at which a curve is below a level, for each seed; else nan."""
+        """The first step at which a curve is below a level, for each seed; else nan.
+
+        Raises:
+            ValueError: if the variant has no such metric; the message lists them.
+        """
         steps, values = self.curve(variant, metric)
         below = values < level
         first = steps[below.argmax(axis=1)].astype(float)
@@ -140,13 +169,34 @@ def mean_spread(values: np.ndarray) -> tuple[float, float]:
 
     Args:
         values: (seeds,) one value for each seed.
+
+    Returns:
+        (mean, standard deviation), in the values' unit.
+
+    Example:
+        >>> pe_lab.lab.mean_spread([1.0, 3.0, 5.0])
+        (3.0, 2.0)
     """
     spread = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
     return float(np.mean(values)), spread
 
 
 def table(result: Result) -> str:
-    """The final values as text: a row for each variant, mean ± spread over seeds."""
+    """The final values as text: a row for each variant, mean ± spread over seeds.
+
+    Args:
+        result: of `load`, `run` or `read_result`.
+
+    Returns:
+        lines of text, the first with the names of the columns.
+
+    Example:
+        >>> print(pe_lab.lab.table(pe_lab.lab.load("stall")))
+        variant                      seeds  held_out_loss        guess  parameters
+        position/none                3      2.773 ± 5e-05        2.773  1.043e+05
+        position/sinusoidal          3      0.0001283 ± 2.5e-06  2.773  1.043e+05
+        ...
+    """
     names = list(dict.fromkeys(name for run in result.runs for name in run.final))
     rows = [["variant", "seeds", *names]]
     for variant in result.variants:
@@ -246,7 +296,23 @@ def write_result(path: Path, result: Result) -> None:
 
 
 def read_result(path: Path) -> Result:
-    """Read a result; the errors are those of `read_json`."""
+    """Read a result that `run` stored.
+
+    Args:
+        path: of the file.
+
+    Returns:
+        all runs in it.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        ValueError: if it is cut short, is not a result, or has another format.
+
+    Example:
+        >>> stored = pe_lab.lab.results.SHIPPED / "sqrt-d.json"
+        >>> pe_lab.lab.read_result(stored).experiment
+        'sqrt-d'
+    """
     content = read_json(path)
     runs = tuple(run_from(run) for run in _entry(content, "runs", path))
     return Result(content["experiment"], content["mode"], runs)
@@ -270,6 +336,12 @@ def load(name: str) -> Result:
 
     Raises:
         ValueError: for another name; the message lists the shipped results.
+
+    Example:
+        >>> result = pe_lab.lab.load("stall")
+        >>> loss = result.final("fixed-abc/none", "held_out_loss")  # of three seeds
+        >>> bool((loss < 0.01).all())  # the trap: solved without any position
+        True
     """
     path = SHIPPED / f"{name}.json"
     if not path.exists():
