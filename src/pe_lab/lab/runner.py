@@ -71,6 +71,11 @@ def run(
             another configuration, or if a stored file is damaged; nothing stored is
             ever overwritten.
         NotANumberError: if a loss is not finite.
+
+    Example:
+        >>> pe_lab.lab.run("stall", variants=["nope"], quick=True, out="results")
+        Traceback (most recent call last):
+        ValueError: stall has no variant 'nope'; it has: ...
     """
     chosen = experiment(name)
     wanted = _selection(chosen, quick, variants)
