@@ -27,6 +27,13 @@ def greedy(model: nn.Module, source: Tensor, max_length: int) -> Tensor:
 
     Returns:
         (B, L) ids without BOS, L ≤ max_length; what follows an EOS is of no account.
+
+    Example:
+        >>> model = pe_lab.Transformer(7, 8, 2, 1, kind="encoder-decoder")
+        >>> source = torch.tensor([[3, 4, 2], [5, 2, 0]])
+        >>> written = pe_lab.lab.scoring.greedy(model, source, max_length=4)
+        >>> len(written), written.shape[1] <= 4
+        (2, True)
     """
     was_training = model.training
     model.eval()
@@ -42,7 +49,22 @@ def greedy(model: nn.Module, source: Tensor, max_length: int) -> Tensor:
 
 
 def exact_match(written: Sequence[str], right: Sequence[str]) -> float:
-    """The share of strings that are right in every character."""
+    """The share of strings that are right in every character.
+
+    Args:
+        written: what the model wrote.
+        right: one right answer for each.
+
+    Returns:
+        a number from 0 to 1.
+
+    Raises:
+        ValueError: unless there is one right answer for each written string.
+
+    Example:
+        >>> pe_lab.lab.scoring.exact_match(["四十二", "二十四"], ["四十二", "四十二"])
+        0.5
+    """
     _refuse_unequal(written, right)
     return sum(w == r for w, r in zip(written, right, strict=True)) / len(right)
 
@@ -57,16 +79,23 @@ def _refuse_unequal(written: Sequence[str], right: Sequence[str]) -> None:
 
 
 def bleu(written: Sequence[str], right: Sequence[str]) -> float:
-    """BLEU over a whole corpus, on characters, from 0 to 100, by sacrebleu.
+    """BLEU over a whole corpus, on characters, by sacrebleu.
 
     Args:
         written: what the model wrote; spaces are ignored.
         right: one right answer for each.
 
+    Returns:
+        a score from 0 to 100.
+
     Raises:
         ImportError: if sacrebleu is missing.
         ValueError: unless there is one right answer for each written string.
     Source: Papineni et al. 2002; Post 2018.
+
+    Example:
+        >>> round(pe_lab.lab.scoring.bleu(["二百零六"], ["二百零六"]), 4)
+        100.0
     """
     _refuse_unequal(written, right)
     score = need("sacrebleu").corpus_bleu(written, [right], tokenize="char")
