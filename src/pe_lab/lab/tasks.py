@@ -31,6 +31,12 @@ class Batch:
         inputs: (B, L), what the model reads; the decoder's side where there are two.
         targets: (B, L), the id that each slot should say, or IGNORE.
         source: (B, S), what the encoder of an encoder-decoder reads; PAD at the end.
+
+    Example:
+        >>> batch = pe_lab.lab.tasks.fixed_abc().draw(2, torch.Generator())
+        >>> batch.inputs, batch.source is None
+        (tensor([[0, 1, 2],
+                [0, 1, 2]]), True)
     """
 
     inputs: Tensor
@@ -58,6 +64,11 @@ class Task:
         guess: nats, the loss of the best constant guess (frequencies, nothing else).
         draw: (batch_size, generator) → a training batch.
         draw_held_out: the same from data that is never trained on.
+
+    Example:
+        >>> task = pe_lab.lab.tasks.permuted_abc()
+        >>> task.kind, task.num_inputs, round(task.guess, 4)  # ln 3
+        ('encoder', 3, 1.0986)
     """
 
     name: str
@@ -77,7 +88,20 @@ def _fresh(
 
 
 def position(length: int = 16, vocab_size: int = 50) -> Task:
-    """Say at which place you stand; the tokens are random and tell nothing."""
+    """Say at which place you stand; the tokens are random and tell nothing.
+
+    Args:
+        length: of every sequence.
+        vocab_size: of the random tokens.
+
+    Returns:
+        the `Task`; its batches are all new.
+
+    Example:
+        >>> task = pe_lab.lab.tasks.position(length=4)
+        >>> task.draw(1, torch.Generator()).targets
+        tensor([[0, 1, 2, 3]])
+    """
 
     def draw(batch_size: int, generator: Generator) -> Batch:
         inputs = torch.randint(vocab_size, (batch_size, length), generator=generator)
@@ -87,7 +111,20 @@ def position(length: int = 16, vocab_size: int = 50) -> Task:
 
 
 def left_neighbour(length: int = 16, vocab_size: int = 50) -> Task:
-    """Say which token stands to your left; the first slot is not asked."""
+    """Say which token stands to your left; the first slot is not asked.
+
+    Args:
+        length: of every sequence.
+        vocab_size: of the random tokens.
+
+    Returns:
+        the `Task`; its batches are all new.
+
+    Example:
+        >>> batch = pe_lab.lab.tasks.left_neighbour(4).draw(2, torch.Generator())
+        >>> torch.equal(batch.targets[:, 1:], batch.inputs[:, :-1]), batch.targets[0, 0]
+        (True, tensor(-100))
+    """
 
     def draw(batch_size: int, generator: Generator) -> Batch:
         inputs = torch.randint(vocab_size, (batch_size, length), generator=generator)
@@ -102,6 +139,14 @@ def fixed_abc() -> Task:
     """Say at which place you stand in `A B C`, always in this order: a trap.
 
     The letter gives the place away, so a model without any position solves it.
+
+    Returns:
+        the `Task`.
+
+    Example:
+        >>> batch = pe_lab.lab.tasks.fixed_abc().draw(1, torch.Generator())
+        >>> torch.equal(batch.inputs, batch.targets)
+        True
     """
 
     def draw(batch_size: int, generator: Generator) -> Batch:
@@ -112,7 +157,16 @@ def fixed_abc() -> Task:
 
 
 def permuted_abc() -> Task:
-    """Say at which place you stand in a shuffled `A B C`: the trap, mended."""
+    """Say at which place you stand in a shuffled `A B C`: the trap, mended.
+
+    Returns:
+        the `Task`; its batches are all new.
+
+    Example:
+        >>> batch = pe_lab.lab.tasks.permuted_abc().draw(9, torch.Generator())
+        >>> batch.inputs.sort(dim=1).values.unique(dim=0), batch.targets[0]
+        (tensor([[0, 1, 2]]), tensor([0, 1, 2]))
+    """
 
     def draw(batch_size: int, generator: Generator) -> Batch:
         inputs = torch.rand(batch_size, 3, generator=generator).argsort(dim=1)
@@ -128,7 +182,18 @@ def _windows(ids: Tensor, size: int, batch_size: int, generator: Generator) -> T
 
 
 def entropy(ids: Tensor) -> float:
-    """Nats per token if only the frequencies of the tokens are known."""
+    """Nats per token if only the frequencies of the tokens are known.
+
+    Args:
+        ids: (L,) token ids.
+
+    Returns:
+        −Σ p ln p over the tokens that occur.
+
+    Example:
+        >>> round(pe_lab.lab.tasks.entropy(torch.tensor([1, 2, 1, 2])), 4)  # ln 2
+        0.6931
+    """
     counts = torch.tensor(list(Counter(ids.tolist()).values()), dtype=torch.float64)
     share = counts / counts.sum()
     return float(-(share * share.log()).sum())
@@ -194,7 +259,21 @@ def masked_character(text: Text, length: int = 32, rate: float = 0.15) -> Task:
 
 
 def padded(rows: list[list[int]], filler: int, length: int = 0) -> Tensor:
-    """Rows of ids as one matrix, filled up to the longest row, or to `length`."""
+    """Rows of ids as one matrix, filled up to the longest row, or to `length`.
+
+    Args:
+        rows: of ids.
+        filler: the id that fills up.
+        length: the least width.
+
+    Returns:
+        (rows, width) int64.
+
+    Example:
+        >>> pe_lab.lab.tasks.padded([[5, 6, 7], [8]], filler=0)
+        tensor([[5, 6, 7],
+                [8, 0, 0]])
+    """
     matrix = pad_sequence([torch.tensor(r) for r in rows], True, filler)
     missing = max(0, length - matrix.shape[1])
     return torch.nn.functional.pad(matrix, (0, missing), value=filler)
@@ -207,6 +286,16 @@ def number_batch(pairs: list[Pair], data: NumberPairs, length: int = 0) -> Batch
         pairs: which ones.
         data: whose vocabularies are used.
         length: the least width of all three matrices; 0 for no more than is needed.
+
+    Returns:
+        the `Batch`.
+
+    Example:
+        >>> pair = (("six",), ("六",))
+        >>> data = pe_lab.lab.data.split([pair], set())
+        >>> batch = pe_lab.lab.tasks.number_batch([pair], data)
+        >>> batch.source, batch.inputs, batch.targets
+        (tensor([[3, 2]]), tensor([[1, 3]]), tensor([[3, 2]]))
     """
     sources = [[*data.words.encode(words), EOS] for words, _ in pairs]
     numerals = [data.characters.encode(numeral) for _, numeral in pairs]
@@ -218,7 +307,23 @@ def number_batch(pairs: list[Pair], data: NumberPairs, length: int = 0) -> Batch
 
 
 def numbers(data: NumberPairs | None = None) -> Task:
-    """Translate number words into a Chinese numeral."""
+    """Translate number words into a Chinese numeral.
+
+    Args:
+        data: the pairs; by default the 20 466 of the book.
+
+    Returns:
+        the `Task`.
+
+    Raises:
+        ImportError: by default, if num2words or cn2an is missing.
+
+    Example:
+        >>> pairs = [(("one",), ("一",)), (("two",), ("二",))]
+        >>> task = pe_lab.lab.tasks.numbers(pe_lab.lab.data.split(pairs, {1}))
+        >>> task.kind, task.num_inputs, task.num_outputs
+        ('encoder-decoder', 5, 5)
+    """
     data = data or number_pairs()
 
     def drawing(pairs: tuple[Pair, ...]) -> Draw:
