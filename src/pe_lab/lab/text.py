@@ -40,6 +40,11 @@ class Text:
         train: the first 95 % of the text.
         held_out: the rest.
         fingerprint: the first 16 hexadecimal digits of the SHA-256 of the whole text.
+
+    Example:
+        >>> text = pe_lab.lab.text.Text("mine", "in the beginning", " was the word", "")
+        >>> pe_lab.lab.text.words_of(text.train)
+        ['in', 'the', 'beginning']
     """
 
     name: str
@@ -49,7 +54,15 @@ class Text:
 
 
 def cache_folder() -> Path:
-    """Where fetched text lies: $PE_LAB_CACHE, or `pe_lab` in the user's cache."""
+    """Where fetched text lies: $PE_LAB_CACHE, or `pe_lab` in the user's cache.
+
+    Returns:
+        the folder, whether it exists or not.
+
+    Example:
+        >>> pe_lab.lab.text.cache_folder().is_absolute()
+        True
+    """
     chosen = os.environ.get("PE_LAB_CACHE")
     if chosen:
         return Path(chosen)
@@ -115,6 +128,12 @@ def _verses_of(archive: Path) -> str:
 def read_kjv(path: Path) -> str:
     """The text of the file, if its SHA-256 is the right one.
 
+    Args:
+        path: of the file that `fetch_kjv` made.
+
+    Returns:
+        all verses, one a line.
+
     Raises:
         ValueError: if it is another text; the message says what to delete.
     """
@@ -147,6 +166,11 @@ def load_text(name: str = "auto") -> Text:
     Raises:
         FileNotFoundError: for `kjv` before it was fetched.
         ValueError: for another name, or a file that is not the King James text.
+
+    Example:
+        >>> text = pe_lab.lab.text.load_text("topics")
+        >>> text.name, round(len(text.train) / len(text.train + text.held_out), 2)
+        ('topics', 0.95)
     """
     path = cache_folder() / "kjv.txt"
     if name not in ("auto", "kjv", "topics"):
@@ -169,12 +193,35 @@ def _read(path: Path | None) -> Text:
 
 
 def character_vocabulary(text: Text) -> Vocabulary:
-    """Every character of the text, in the order of their code points; no marks."""
+    """Every character of the text, in the order of their code points; no marks.
+
+    Args:
+        text: the text, both parts.
+
+    Returns:
+        the vocabulary.
+
+    Example:
+        >>> text = pe_lab.lab.text.Text("mine", "banana", " bread", "")
+        >>> pe_lab.lab.text.character_vocabulary(text).symbols
+        [' ', 'a', 'b', 'd', 'e', 'n', 'r']
+    """
     return Vocabulary(sorted(set(text.train + text.held_out)), marks=())
 
 
 def words_of(text: str) -> list[str]:
-    """Words and punctuation marks: `be light:` → be, light, `:`."""
+    """Words and punctuation marks.
+
+    Args:
+        text: any.
+
+    Returns:
+        a list of them, in order.
+
+    Example:
+        >>> pe_lab.lab.text.words_of("Let there be light: and there was light.")[3:6]
+        ['light', ':', 'and']
+    """
     return re.findall(r"\w+|[^\w\s]", text)
 
 
@@ -184,6 +231,14 @@ def word_vocabulary(text: Text, size: int) -> Vocabulary:
     Args:
         text: the text.
         size: symbols in all, the one for rare words included.
+
+    Returns:
+        the vocabulary.
+
+    Example:
+        >>> text = pe_lab.lab.text.Text("mine", "day and night and day and day", "", "")
+        >>> pe_lab.lab.text.word_vocabulary(text, 3).symbols
+        ['<rare>', 'and', 'day']
     """
     counts = Counter(words_of(text.train))
     ranked = sorted(counts, key=lambda word: (-counts[word], word))
