@@ -26,7 +26,12 @@ Progress = Callable[[int], None]  # called with the number of updates made
 
 
 class NotANumberError(ArithmeticError):
-    """The loss became infinite or undefined, so training on would be of no use."""
+    """The loss became infinite or undefined, so training on would be of no use.
+
+    Example:
+        >>> issubclass(pe_lab.lab.training.NotANumberError, ArithmeticError)
+        True
+    """
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,11 @@ class Recipe:
         measure_at: steps before which the held-out loss is measured, besides the last.
         average: updates over which each point of the training curve is averaged.
         held_out_size: sequences on which the held-out loss is measured.
+
+    Example:
+        >>> recipe = pe_lab.lab.training.Recipe(100, 32, learning_rate=1.0, warmup=10)
+        >>> recipe.rate(4), recipe.rate(9), recipe.rate(10), round(recipe.rate(100), 4)
+        (0.5, 1.0, 1.0, 0.05)
     """
 
     steps: int
@@ -70,7 +80,21 @@ class Recipe:
 
 @contextmanager
 def reproducible(seed: int) -> Iterator[None]:
-    """One thread and a seeded generator inside; both as they were before outside."""
+    """One thread and a seeded generator inside; both as they were before outside.
+
+    Args:
+        seed: of torch's generator.
+
+    Yields:
+        nothing.
+
+    Example:
+        >>> with pe_lab.lab.training.reproducible(0):
+        ...     first = torch.rand(2)
+        >>> with pe_lab.lab.training.reproducible(0):
+        ...     torch.equal(first, torch.rand(2))
+        True
+    """
     threads = torch.get_num_threads()
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -82,14 +106,42 @@ def reproducible(seed: int) -> Iterator[None]:
 
 
 def logits_of(model: nn.Module, batch: Batch) -> Tensor:
-    """What the model says about a batch, (B, L, num_outputs)."""
+    """What the model says about a batch.
+
+    Args:
+        model: called with ids, and with the source and its mask if the batch has one.
+        batch: what is read.
+
+    Returns:
+        (B, L, num_outputs).
+
+    Example:
+        >>> model = pe_lab.Transformer(3, 8, 2, 1, kind="encoder")
+        >>> batch = pe_lab.lab.tasks.fixed_abc().draw(5, torch.Generator())
+        >>> pe_lab.lab.training.logits_of(model, batch).shape
+        torch.Size([5, 3, 3])
+    """
     if batch.source is None:
         return model(batch.inputs)
     return model(batch.inputs, source=batch.source, source_mask=batch.source != PAD)
 
 
 def loss_of(model: nn.Module, batch: Batch) -> Tensor:
-    """Mean cross-entropy in nats over the slots that are asked."""
+    """Mean cross-entropy over the slots that are asked.
+
+    Args:
+        model: called as `logits_of` does.
+        batch: what is read, and what is right.
+
+    Returns:
+        a scalar, in nats.
+
+    Example:
+        >>> even = torch.nn.Embedding.from_pretrained(torch.zeros(3, 3))  # no opinion
+        >>> batch = pe_lab.lab.tasks.fixed_abc().draw(5, torch.Generator())
+        >>> pe_lab.lab.training.loss_of(even, batch)  # ln 3
+        tensor(1.0986)
+    """
     logits = logits_of(model, batch).flatten(0, 1)
     return F.cross_entropy(logits, batch.targets.flatten(), ignore_index=IGNORE)
 
@@ -102,6 +154,15 @@ def held_out_loss(model: nn.Module, task: Task, size: int) -> float:
         model: stays as it is.
         task: draws the sequences, in batches of 128 at most.
         size: how many.
+
+    Returns:
+        nats per slot that is asked.
+
+    Example:
+        >>> even = torch.nn.Embedding.from_pretrained(torch.zeros(3, 3))  # no opinion
+        >>> task = pe_lab.lab.tasks.permuted_abc()
+        >>> round(pe_lab.lab.training.held_out_loss(even, task, 256), 4)  # ln 3
+        1.0986
     """
     was_training = model.training
     model.eval()
@@ -143,6 +204,13 @@ def train(
 
     Raises:
         NotANumberError: if a loss is not finite; the message says at which step.
+
+    Example:
+        >>> model, task = torch.nn.Embedding(3, 3), pe_lab.lab.tasks.fixed_abc()
+        >>> recipe = pe_lab.lab.training.Recipe(60, 8, 0.1, measure_at=(0,))
+        >>> loss = pe_lab.lab.training.train(model, task, recipe, 0)["held_out_loss"]
+        >>> loss.steps, loss.values[1] < loss.values[0]
+        ([0, 60], True)
     """
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(
@@ -197,10 +265,34 @@ def _note(curve: Curve, step: int, value: float) -> None:
 
 
 def parameters_of(model: nn.Module) -> int:
-    """How many numbers are trained."""
+    """How many numbers are trained.
+
+    Args:
+        model: any module.
+
+    Returns:
+        a count; what needs no gradient does not count.
+
+    Example:
+        >>> pe_lab.lab.training.parameters_of(torch.nn.Linear(3, 2))
+        8
+    """
     return sum(p.numel() for p in model.parameters() if p.requires_grad)
 
 
 def recipe_from(config: dict[str, Any]) -> Recipe:
-    """The recipe in a result's config, so that a stored run can be made again."""
+    """The recipe in a result's config, so that a stored run can be made again.
+
+    Args:
+        config: a run's `config["recipe"]`.
+
+    Returns:
+        the `Recipe`.
+
+    Example:
+        >>> run = pe_lab.lab.load("stall").runs[0]
+        >>> recipe = pe_lab.lab.training.recipe_from(run.config["recipe"])
+        >>> recipe.steps == run.config["recipe"]["steps"]
+        True
+    """
     return Recipe(**{**config, "measure_at": tuple(config["measure_at"])})
