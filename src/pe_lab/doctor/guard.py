@@ -64,7 +64,7 @@ class Guard:
         try:
             with _as_it_was(), _alarm(min(left, self.slice)), torch.no_grad():
                 result = _copied(function(*given, **options))
-        except Exception as error:  # the subject's, whatever it is
+        except (Exception, SystemExit) as error:  # the subject's, whatever it is
             return Failure(error)
         for before, after in zip(args, given, strict=True):
             if _changed(before, after):
