@@ -262,6 +262,45 @@ def test_scores_see_offsets_only(name, t):
     assert ((here - there).abs() <= 1e-6 * size).all()
 
 
+# batch, heads, length and how the ids are given: few numbers, many, more than a cache
+# holds; one row of ids, one for each; the same tensor for queries and keys, or two
+WAYS = [
+    (2, 2, 5, "shared"), (2, 2, 5, "apart"), (2, 2, 5, "rows"),
+    (1, 3, 700, "shared"), (3, 1, 700, "rows"), (2, 8, 2200, "rows"), (64, 8, 1, "rows"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(("dim", "width"), [(16, 16), (20, 16), (12, 10)])
+@pytest.mark.parametrize("layout", ["half", "interleaved"])
+def test_every_way_of_turning_is_rounded_once(layout, dim, width, dtype):
+    """Against float64 complex numbers, with a gain, on some of the channels, of views
+    with the strides of a projection; the bound is that of the test above.
+    """
+    gain = 1.25
+    scheme = pe_lab.RoPE(dim, layout=layout, rotary_dim=width, gain=gain)
+    w = torch.tensor(
+        [float(x) for x in exact_inv_freq(width, 1e4)], dtype=torch.float64
+    )
+    for batch, number, length, way in WAYS:
+        generator = torch.Generator().manual_seed(length)
+        drawn = torch.randn(
+            2, batch, length, number, dim, generator=generator, dtype=torch.float64
+        )
+        q, k = drawn.to(dtype).transpose(2, 3)
+        ids = torch.arange(length) + 10**6 - 3
+        ids = ids + 1000 * torch.arange(batch)[:, None] if way == "rows" else ids
+        results = scheme.rotate(q, k, ids, ids.clone() if way == "apart" else ids)
+        angle = (ids if ids.dim() == 2 else ids[None])[:, None, :, None].double() * w
+        for x, ours in zip((q, k), results, strict=True):
+            exact = as_points(x[..., :width].double(), layout) * torch.polar(torch.tensor(gain).double(), angle)  # fmt: skip
+            error = as_points(ours[..., :width].double(), layout) - exact
+            for axis in ("real", "imag"):
+                bound = 0.5 * ulp(getattr(exact, axis), dtype) + 5 * 2**-24 * 2 * 6
+                assert (getattr(error, axis).abs() <= bound).all(), (batch, length, way)
+            assert torch.equal(ours[..., width:], x[..., width:])
+
+
 @settings(max_examples=30)
 @given(
     data=st.data(), batch=st.integers(1, 3), length=st.integers(1, 9), axes=st.integers(1, 3),
@@ -317,6 +356,19 @@ def test_biases_of_differences_do_not_move_at_all(name):
     x, ids = torch.randn(1, 2, 6, 8), torch.tensor([0, 1, 2, 9, 500, 70])
     near = scheme.bias(x, x, ids, ids)
     assert torch.equal(scheme.bias(x, x, ids + 10**7, ids + 10**7), near)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", [*BIASES, "transformer-xl"])
+def test_biases_are_no_coarser_for_queries_of_sixteen_bits(name, dtype):
+    """The same bias as for those queries in float32, to the order of a sum."""
+    pe_lab.seed(0)
+    scheme = ALL[name]()
+    q, k = torch.randn(2, 1, 2, 6, 8).to(dtype)
+    ids = torch.tensor([0, 1, 2, 9, 500, 70])
+    bias = scheme.bias(q, k, ids, ids)
+    assert bias.dtype == torch.float32
+    assert (bias - scheme.bias(q.float(), k.float(), ids, ids)).abs().max() <= 1e-5
 
 
 def test_transformer_xl_moves_by_its_table_s_rounding():
@@ -375,6 +427,54 @@ def test_attention_of_every_scheme_stays_close_to_float64(name, dtype):
     assert ours.dtype == dtype
     roundings = 80 if dtype == torch.float32 else 8
     assert (ours.double() - exact).abs().max() <= roundings * torch.finfo(dtype).eps
+
+
+PLACES = {
+    "near": torch.arange(40),
+    "far": torch.arange(40) + 10**7,
+    "rows": torch.stack((torch.arange(40), torch.arange(40) + 5000)),
+    "negative": torch.arange(40) - 20,
+    "spread": 37 * torch.arange(40),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("number", [1, 8, 12])
+@pytest.mark.parametrize("where", PLACES)
+def test_alibi_in_fused_attention_is_its_formula(where, number, dtype):
+    """A causal square and a decoding step, each without an L×L tensor, against the
+    formula in float64; tolerances as in the test above.
+    """
+    generator = torch.Generator().manual_seed(0)
+    q, k, v = (
+        torch.randn(3, 2, number, 40, 8, generator=generator).clamp(-4, 4).to(dtype)
+    )
+    ids, scheme = PLACES[where], pe_lab.ALiBi(number)
+    offsets = (ids[..., :, None] - ids[..., None, :]).view(-1, 1, 40, 40)
+    slopes = pe_lab.alibi_slopes(number)[:, None, None]
+    scores = q.double() @ k.double().mT * 8**-0.5 - slopes * offsets
+    scores = scores.masked_fill(~torch.ones(40, 40).bool().tril(), -torch.inf)
+    exact = scores.softmax(-1) @ v.double()
+    roundings = 80 if dtype == torch.float32 else 8
+    for new in (40, 1):
+        ours = pe_lab.attention(
+            q[:, :, -new:], k, v, causal=True, encoding=scheme, q_pos=ids[..., -new:], k_pos=ids
+        )  # fmt: skip
+        error = (ours.double() - exact[:, :, -new:]).abs().max()
+        assert error <= roundings * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("scale", [-0.3, 0.0, 1e-4, 1.0])
+@pytest.mark.parametrize("name", ["rope half", "alibi", "kerple"])
+def test_a_scale_of_any_sign(name, scale):
+    """Fused causal kernels multiply −∞ by the scale: NaN for 0 and below."""
+    pe_lab.seed(0)
+    scheme, dim = ALL[name](), DIM if name == "rope half" else 8
+    q, k, v = torch.randn(3, 1, 2, 7, dim, dtype=torch.float64)
+    words = {"causal": True, "encoding": scheme, "scale": scale}
+    formula, _ = pe_lab.attention(q, k, v, return_weights=True, **words)
+    fused = pe_lab.attention(q, k, v, **words)
+    assert torch.allclose(fused, formula, rtol=0, atol=1e-11)
 
 
 class Attention(torch.nn.Module):

@@ -166,7 +166,7 @@ def _before(extra: Tensor, x: Tensor) -> Tensor:
 
 def _product_dtype(x: Tensor) -> torch.dtype:
     """In which dtype a fused kernel will take x."""
-    device = x.device.type
+    device = "cpu" if x.is_meta else x.device.type  # autocast knows no meta device
     if x.dtype == torch.float32 and torch.is_autocast_enabled(device):
         return torch.get_autocast_dtype(device)
     return x.dtype
