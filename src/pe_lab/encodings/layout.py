@@ -36,6 +36,11 @@ def convert_layout(
         TypeError, ValueError: for an unknown layout, or rows that do not make heads of
             an even width.
     Source: the reordering that converts Meta's Llama weights for Hugging Face.
+
+    Example:
+        >>> rows = torch.arange(6.0)  # one head; its pairs are (0, 1), (2, 3), (4, 5)
+        >>> pe_lab.convert_layout(rows, 1, frm="interleaved", to="half")
+        tensor([0., 2., 4., 1., 3., 5.])
     """
     refuse.one_of("frm", frm, LAYOUTS)
     refuse.one_of("to", to, LAYOUTS)

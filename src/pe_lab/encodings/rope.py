@@ -39,6 +39,13 @@ def apply_rope(x: Tensor, cos: Tensor, sin: Tensor, *, layout: str) -> Tensor:
     Raises:
         TypeError, ValueError: if the shapes do not fit, naming what does.
     Source: Su et al. 2021, equations 15 and 34.
+
+    Example:
+        >>> omega = torch.tensor([torch.pi / 2, torch.pi])  # a quarter and a half turn
+        >>> cos, sin = pe_lab.rope_table(torch.tensor([1]), omega)
+        >>> x = torch.tensor([[[[1.0, 2.0, 3.0, 4.0]]]])
+        >>> pe_lab.apply_rope(x, cos, sin, layout="interleaved").round().tolist()
+        [[[[-2.0, 1.0, -3.0, -4.0]]]]
     """
     refuse.one_of("layout", layout, LAYOUTS)
     refuse.float_tensor("x", x, 4, "(batch, heads, length, head_dim)")
@@ -110,6 +117,14 @@ class RoPE(PositionalEncoding):
     Raises:
         ValueError: for odd widths, or tensors that do not fit.
     Source: Su et al. 2021.
+
+    Example:
+        >>> rope, x = pe_lab.RoPE(64), torch.randn(2, 1, 1, 1, 64, dtype=torch.float64)
+        >>> def score(m, n):
+        ...     q, k = rope.rotate(*x, torch.tensor([m]), torch.tensor([n]))
+        ...     return q @ k.mT
+        >>> torch.allclose(score(7, 3), score(1_000_007, 1_000_003))
+        True
     """
 
     def __init__(
