@@ -43,14 +43,48 @@ def inv_freq(dim: int, *, base: float = 10000.0) -> Tensor:
 
 
 def linear(dim: int, factor: float, *, base: float = 10000.0) -> Tensor:
-    """`inv_freq` divided by the factor. Args and Returns as there."""
+    """`hf_compat.inv_freq` divided by the factor.
+
+    Args:
+        dim, base: as for `hf_compat.inv_freq`.
+        factor: s ≥ 1.
+
+    Returns:
+        (dim/2,) float32.
+
+    Raises:
+        TypeError, ValueError: as for `hf_compat.inv_freq`, or for factor < 1.
+    Source: transformers, `_compute_linear_scaling_rope_parameters`.
+
+    Example:
+        >>> pe_lab.hf_compat.linear(4, 8, base=4.0)
+        tensor([0.1250, 0.0625])
+    """
     return inv_freq(dim, base=base) / refuse.number("factor", factor, 1)
 
 
 def dynamic_ntk(
     dim: int, factor: float, *, length: int, original_length: int, base: float = 10000.0
 ) -> Tensor:
-    """`inv_freq` of the base b·(s·L/L₀ − (s − 1))^(d/(d−2)), L at least L₀."""
+    """`hf_compat.inv_freq` of the base b·(s·L/L₀ − (s − 1))^(d/(d−2)), L at least L₀.
+
+    Args:
+        dim, base: as for `hf_compat.inv_freq`.
+        factor, length, original_length: s, L and L₀, as for `scaling.dynamic_ntk`.
+
+    Returns:
+        (dim/2,) float32.
+
+    Raises:
+        TypeError, ValueError: as for `scaling.dynamic_ntk`.
+    Source: transformers, `_compute_dynamic_ntk_parameters`.
+
+    Example:
+        >>> short = {"length": 100, "original_length": 4096}  # not yet stretched
+        >>> same = pe_lab.hf_compat.dynamic_ntk(128, 2.0, **short)
+        >>> torch.equal(same, pe_lab.hf_compat.inv_freq(128))
+        True
+    """
     sizes = {"length": length, "original_length": original_length}
     scaling.dynamic_ntk(_exact(dim, base), factor, **sizes)  # refuses what is wrong
     longest = max(length, original_length)
@@ -67,7 +101,26 @@ def llama3(
     high_freq_factor: float = 4.0,
     base: float = 10000.0,
 ) -> Tensor:
-    """Llama 3's rule in float32, from wavelengths. Args as for `scaling.llama3`."""
+    """Llama 3's rule in float32, from wavelengths.
+
+    Args:
+        dim, base: as for `hf_compat.inv_freq`.
+        factor, original_length, low_freq_factor, high_freq_factor: as for
+            `scaling.llama3`.
+
+    Returns:
+        (dim/2,) float32.
+
+    Raises:
+        TypeError, ValueError: as for `scaling.llama3`.
+    Source: transformers, `_compute_llama3_parameters`.
+
+    Example:
+        >>> theirs = pe_lab.hf_compat.llama3(128, 8.0, original_length=8192)
+        >>> ours = pe_lab.scaling.llama3(pe_lab.inv_freq(128), 8, original_length=8192)
+        >>> torch.allclose(theirs.double(), ours, rtol=1e-5)
+        True
+    """
     low = refuse.number("low_freq_factor", low_freq_factor, 1e-6)
     high = high_freq_factor
     scaling.llama3(  # refuses what is wrong
@@ -94,7 +147,25 @@ def yarn(
     truncate: bool = True,
     base: float = 10000.0,
 ) -> Tensor:
-    """YaRN's rule in float32: a ramp over the index, not over the turns."""
+    """YaRN's rule in float32: a ramp over the index, not over the turns.
+
+    Args:
+        dim, base: as for `hf_compat.inv_freq`.
+        factor, original_length, beta_fast, beta_slow, truncate: as for `scaling.yarn`.
+
+    Returns:
+        (dim/2,) float32.
+
+    Raises:
+        TypeError, ValueError: as for `scaling.yarn`.
+    Source: transformers, `_compute_yarn_parameters`.
+
+    Example:
+        >>> theirs = pe_lab.hf_compat.yarn(128, 4.0, original_length=4096)
+        >>> ours = pe_lab.scaling.yarn(pe_lab.inv_freq(128), 4, original_length=4096)
+        >>> torch.allclose(theirs.double(), ours, rtol=1e-5)
+        True
+    """
     scaling.yarn(  # refuses what is wrong
         _exact(dim, base), factor, original_length=original_length,
         beta_fast=beta_fast, beta_slow=beta_slow, truncate=truncate,
@@ -116,7 +187,23 @@ def yarn(
 def longrope(
     dim: int, factors: list[float] | Tensor, *, base: float = 10000.0
 ) -> Tensor:
-    """LongRoPE's rule in float32: 1 / (λ_i · base^(2i/dim))."""
+    """LongRoPE's rule in float32: 1 / (λ_i · base^(2i/dim)).
+
+    Args:
+        dim, base: as for `hf_compat.inv_freq`.
+        factors: λ, one for each pair; the short or the long list of the config.
+
+    Returns:
+        (dim/2,) float32.
+
+    Raises:
+        TypeError, ValueError: as for `scaling.longrope`.
+    Source: transformers, `_compute_longrope_parameters`.
+
+    Example:
+        >>> pe_lab.hf_compat.longrope(4, [1.0, 4.0], base=16.0)
+        tensor([1.0000, 0.0625])
+    """
     exact = _exact(dim, base)
     scaling.longrope(exact, factors, factors, length=1, original_length=1)  # refuses
     each = refuse.numbers("factors", factors).to(torch.float32)
@@ -136,6 +223,10 @@ def table(
 
     Returns:
         (cos, sin), each (…, pairs).
+
+    Raises:
+        TypeError, ValueError: as for `rope_table`, or for a gain that is no number.
+    Source: transformers, `LlamaRotaryEmbedding`.
 
     Example:
         >>> exact = pe_lab.inv_freq(128)
