@@ -389,13 +389,12 @@ class MultiHeadAttention(nn.Module):
     Source: Vaswani et al. 2017, section 3.2.2.
 
     Example:
-        >>> attend, order = pe_lab.MultiHeadAttention(8, 2), torch.tensor([2, 0, 3, 1])
+        >>> attend, order = pe_lab.MultiHeadAttention(8, 2).double(), [2, 0, 3, 1]
         >>> x = torch.randn(1, 4, 8, dtype=torch.float64)
-        >>> attend, place = attend.double(), {"encoding": pe_lab.RoPE(4)}
-        >>> torch.allclose(attend(x[:, order]), attend(x)[:, order])
-        True
-        >>> torch.allclose(attend(x[:, order], **place), attend(x, **place)[:, order])
-        False
+        >>> for encoding in (pe_lab.NoPE(), pe_lab.RoPE(4)):  # is it blind to order?
+        ...     y, z = (attend(v, encoding=encoding) for v in (x, x[:, order]))
+        ...     print(torch.allclose(y[:, order], z), end=" ")
+        True False
     """
 
     def __init__(self, d_model: int, num_heads: int, *, dropout: float = 0.0) -> None:
