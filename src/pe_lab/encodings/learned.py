@@ -155,7 +155,14 @@ class Learned(PositionalEncoding):
         nn.init.normal_(self.weight, std=self.std)
 
     def table(self, positions: int | Tensor) -> Tensor:
-        """The rows of these positions: (…, d_model), in the table's dtype."""
+        """The rows of positions.
+
+        Args:
+            positions: n meaning 0 … n−1, or whole numbers of any shape.
+
+        Returns:
+            (…, d_model), in the table's dtype.
+        """
         places = as_positions(positions, self.weight.device)
         return self.weight[table_rows(places, len(self.weight), offset=self.offset)]
 
