@@ -51,7 +51,17 @@ class Shaw(PositionalEncoding):
             nn.init.normal_(table, std=self.head_dim**-0.5)
 
     def rows(self, q_pos: Tensor, k_pos: Tensor) -> Tensor:
-        """Row of the tables for each query and key: (1 or B, 1, Lq, Lk)."""
+        """Row of the tables for each query and key: Δ clipped, from 0.
+
+        Args:
+            q_pos, k_pos: (Lq,) and (Lk,), or (B, Lq) and (B, Lk), whole numbers.
+
+        Returns:
+            (1 or B, 1, Lq, Lk) int64.
+
+        Raises:
+            TypeError: for fractional positions.
+        """
         offsets = pairwise_offsets(q_pos, k_pos)
         if offsets.is_floating_point():
             raise TypeError(
