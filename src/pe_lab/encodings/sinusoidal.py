@@ -243,7 +243,14 @@ class Sinusoidal(PositionalEncoding):
         return torch.tensor(self._inv_freq, dtype=torch.float64, device="cpu")
 
     def table(self, positions: int | Tensor, dtype: torch.dtype) -> Tensor:
-        """The rows that `embed` adds: (…, d_model)."""
+        """The rows that `embed` adds.
+
+        Args:
+            positions, dtype: as for `sinusoidal`.
+
+        Returns:
+            (…, d_model), times the scale.
+        """
         return self.scale * sinusoidal(
             positions,
             self.d_model,
