@@ -123,6 +123,9 @@ class Exercise:
         need: with `accepts`, a sentence that says what a right answer is.
         praise: a sentence for a right answer: what it shows, where it is used.
 
+    Raises:
+        ValueError: for what does not fit together, with the mend.
+
     Example:
         >>> steps = pe_lab.exercises.Exercise("05-steps", "Once round at ω = π/4", 1, 8)
         >>> bool(pe_lab.exercises.judge(steps, torch.tensor(8.0)))
@@ -174,7 +177,11 @@ class Exercise:
 
     @cached_property
     def wanted(self) -> list[Outcome]:
-        """What the reference gives, one outcome per probe."""
+        """What the reference gives, one outcome per probe.
+
+        Raises:
+            RuntimeError: if the reference fails on every probe.
+        """
         outcomes = self.outcomes(self.reference)
         if outcomes and not any(isinstance(outcome, dict) for outcome in outcomes):
             # An exception may be the right answer to some probes, not to all.
@@ -193,7 +200,15 @@ class Exercise:
     def outcomes(
         self, answer: Any, like: Sequence[Outcome] | None = None
     ) -> list[Outcome]:
-        """What an answer gives: one outcome per probe, or one for a value."""
+        """What an answer gives: one outcome per probe, or one for a value.
+
+        Args:
+            answer: a value, or the function that was asked for.
+            like: what the reference gives, whose shapes help to read a value.
+
+        Returns:
+            for each, the tensors by their place, or why there are none.
+        """
         count = len(self.probes) if self.asks_function else 1
         models = [None] * count if like is None else like
         shapes = [model if isinstance(model, dict) else None for model in models]
