@@ -99,6 +99,12 @@ class Result:
     def of(self, variant: str) -> list[Run]:
         """The runs of one variant, in the order of their seeds.
 
+        Args:
+            variant: its name.
+
+        Returns:
+            a list of `Run`.
+
         Raises:
             ValueError: if there is none; the message lists the variants.
         """
@@ -111,7 +117,13 @@ class Result:
         return sorted(found, key=lambda run: run.seed)
 
     def final(self, variant: str, metric: str) -> np.ndarray:
-        """A final value for each seed, shape (seeds,).
+        """A final value for each seed.
+
+        Args:
+            variant, metric: their names.
+
+        Returns:
+            (seeds,).
 
         Raises:
             ValueError: if the variant has no such metric; the message lists them.
@@ -120,17 +132,30 @@ class Result:
         return np.array([_pick(run.final, metric, variant) for run in runs])
 
     def curve(self, variant: str, metric: str) -> tuple[np.ndarray, np.ndarray]:
-        """The steps, shape (points,), and a curve for each seed, (seeds, points).
+        """How a quantity went, for each seed.
+
+        Args:
+            variant, metric: their names.
+
+        Returns:
+            the steps, (points,), and the values, (seeds, points).
 
         Raises:
-            ValueError: if the variant has no such metric; the message lists them.
+            ValueError: as for `final`.
         """
         curves = [_pick(run.curves, metric, variant) for run in self.of(variant)]
         values = np.array([curve.values for curve in curves])
         return np.array(curves[0].steps), values
 
     def at(self, variant: str, metric: str, step: int) -> np.ndarray:
-        """The value of a curve at one of its steps, for each seed, shape (seeds,).
+        """The value of a curve at one of its steps, for each seed.
+
+        Args:
+            variant, metric: their names.
+            step: how many updates were made before.
+
+        Returns:
+            (seeds,).
 
         Raises:
             ValueError: if nothing was measured then; the message lists the steps.
@@ -144,10 +169,17 @@ class Result:
         return values[:, steps.tolist().index(step)]
 
     def first_below(self, variant: str, metric: str, level: float) -> np.ndarray:
-        """The first step at which a curve is below a level, for each seed; else nan.
+        """The first step at which a curve is below a level, for each seed.
+
+        Args:
+            variant, metric: their names.
+            level: in the metric's unit.
+
+        Returns:
+            (seeds,) steps; nan where it never was.
 
         Raises:
-            ValueError: if the variant has no such metric; the message lists them.
+            ValueError: as for `final`.
         """
         steps, values = self.curve(variant, metric)
         below = values < level
