@@ -44,7 +44,14 @@ class Batch:
     source: Tensor | None = None
 
     def to(self, device: torch.device) -> Batch:
-        """The same batch on a device."""
+        """The same batch on a device.
+
+        Args:
+            device: of torch.
+
+        Returns:
+            a `Batch`.
+        """
         source = None if self.source is None else self.source.to(device)
         return Batch(self.inputs.to(device), self.targets.to(device), source)
 
