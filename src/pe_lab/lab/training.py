@@ -70,7 +70,14 @@ class Recipe:
     held_out_size: int = 256
 
     def rate(self, step: int) -> float:
-        """The learning rate of update number `step`, counted from 0."""
+        """The learning rate of one update.
+
+        Args:
+            step: its number, counted from 0.
+
+        Returns:
+            a number of at most `learning_rate`.
+        """
         if step < self.warmup:
             return self.learning_rate * (step + 1) / self.warmup
         way = (step - self.warmup) / max(1, self.steps - self.warmup)
