@@ -137,7 +137,16 @@ class Transformer(nn.Module):
         memory: Tensor | None = None,
         memory_mask: Tensor | None = None,
     ) -> Tensor:
-        """The last layer's output, (B, L, d_model), before the logits."""
+        """The last layer's output, before the logits.
+
+        Args:
+            ids, positions, mask: as for `forward`.
+            memory: (B, S, d_model) of `encode`, in an encoder-decoder.
+            memory_mask: (B, S) boolean, false for padding.
+
+        Returns:
+            (B, L, d_model).
+        """
         x, positions = self._enter(self.embed, ids, positions)
         causal = self.kind != "encoder"
         return self.stack(
@@ -150,7 +159,14 @@ class Transformer(nn.Module):
         positions: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """The encoder's output for a source, (B, L, d_model).
+        """The encoder's output for a source.
+
+        Args:
+            source, positions, mask: as source, source_positions and source_mask of
+                `forward`.
+
+        Returns:
+            (B, S, d_model).
 
         Raises:
             ValueError: if this is not an encoder-decoder.
