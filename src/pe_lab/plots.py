@@ -134,7 +134,11 @@ class BookFigure(Figure):
             super().draw(renderer)
 
     def png(self) -> bytes:
-        """The figure as a PNG file, cut to its content."""
+        """The figure as a PNG file, cut to its content.
+
+        Returns:
+            the file's bytes.
+        """
         stream = io.BytesIO()
         with style():
             self.savefig(stream, format="png", dpi=DPI, bbox_inches="tight")
