@@ -358,26 +358,57 @@ class Probe:
         self._seed = torch.randn(2, length, d_model, generator=self._rng).double()
 
     def tokens(self) -> Tensor:
-        """(1, L, d_model) random embeddings without position."""
+        """Random embeddings without position.
+
+        Returns:
+            (1, L, d_model) float64.
+        """
         return self._seed[:1]
 
     def random_heads(self) -> tuple[Tensor, Tensor]:
-        """Random queries and keys, (1, H, L, head_dim) each."""
+        """Random queries and keys.
+
+        Returns:
+            (1, H, L, head_dim) each, float64.
+        """
         return self.split(self._seed[:1]), self.split(self._seed[1:])
 
     def same_token(self, length: int) -> tuple[Tensor, Tensor]:
-        """One token repeated at every place, as query and as key."""
+        """One token repeated at every place, as query and as key.
+
+        Args:
+            length: L.
+
+        Returns:
+            (1, H, L, head_dim) twice.
+        """
         token = self._seed[:1, :1].expand(1, length, self.d_model)
         return self.split(token), self.split(token)
 
     def split(self, x: Tensor) -> Tensor:
-        """(B, L, d_model) as (B, H, L, head_dim)."""
+        """Heads out of channels.
+
+        Args:
+            x: (B, L, d_model).
+
+        Returns:
+            (B, H, L, head_dim).
+        """
         return x.unflatten(-1, (self.num_heads, -1)).transpose(1, 2)
 
     def scores(
         self, q: Tensor, k: Tensor, positions: Tensor, *, last: bool = False
     ) -> Tensor:
-        """Scores through all three doors, in the dtype of q: (H, Lq, Lk)."""
+        """Scores through all three doors.
+
+        Args:
+            q, k: (1, H, Lq, head_dim) and (1, H, Lk, head_dim), without position.
+            positions: (Lk,) ids of the keys, and of the queries.
+            last: there is one query, at the last of the positions.
+
+        Returns:
+            (H, Lq, Lk) float64; the doors are used in the dtype of q.
+        """
         q_pos = positions[-1:] if last else positions
         q, k = self._entered(q, q_pos), self._entered(k, positions)
         q, k = self.encoding.rotate(q, k, q_pos, positions)
@@ -392,7 +423,17 @@ class Probe:
         mask: Tensor | None = None,
         queries: int | None = None,
     ) -> Tensor:
-        """Causal attention with x as queries, keys and values: (B, L, d_model)."""
+        """Causal attention with x as queries, keys and values.
+
+        Args:
+            x: (B, L, d_model).
+            positions: (L,) or (B, L); by default 0 … L−1.
+            mask: (B, L) boolean, false for padding.
+            queries: only the last so many query; by default all.
+
+        Returns:
+            (B, queries, d_model).
+        """
         if positions is None:
             positions = torch.arange(x.shape[1])
         x = self.encoding.embed(x, positions)
