@@ -20,6 +20,7 @@ FIXED = {
     "rope": lambda: pe_lab.RoPE(DIM),
     "interleaved": lambda: pe_lab.RoPE(DIM, layout="interleaved"),
     "partial": lambda: pe_lab.RoPE(DIM, rotary_dim=4, gain=1.1),
+    "hugging face": lambda: pe_lab.RoPE(DIM, compat="hf"),
     "linear": lambda: pe_lab.RoPE(DIM, scaling=lambda w: scaling.linear(w, 4)),
     "ntk": lambda: pe_lab.RoPE(DIM, scaling=lambda w: scaling.ntk(w, 4)),
     "dynamic": lambda: pe_lab.RoPE(DIM, scaling=lambda w: scaling.dynamic_ntk(w, 4, length=99, original_length=16)),
