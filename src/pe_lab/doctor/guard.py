@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import CellType, FunctionType
 from typing import Any
 
 import torch
@@ -75,9 +76,34 @@ class Guard:
 def fresh(subject: Any) -> Any:
     """A copy to work on; the subject itself if it cannot be copied."""
     try:
+        if isinstance(subject, FunctionType):
+            return _function(subject, {})
         return copy.deepcopy(subject)
-    except Exception:  # closures over files, locks, C++ objects …
+    except Exception:  # over files, locks, C++ objects …
         return subject
+
+
+def _function(function: FunctionType, memo: dict[int, Any]) -> FunctionType:
+    """The function over copies of the modules that it closes over, or calls by name."""
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    mine = [_part(value, memo) for value in cells]
+    outer = {n: function.__globals__.get(n) for n in function.__code__.co_names}
+    named = {n: _part(v, memo) for n, v in outer.items() if isinstance(v, nn.Module)}
+    if not named and all(a is b for a, b in zip(cells, mine, strict=True)):
+        return function
+    world = {**function.__globals__, **named} if named else function.__globals__
+    closure = tuple(map(CellType, mine))
+    twin = FunctionType(
+        function.__code__, world, function.__name__, function.__defaults__, closure
+    )
+    twin.__kwdefaults__ = function.__kwdefaults__
+    return twin
+
+
+def _part(value: Any, memo: dict[int, Any]) -> Any:
+    if isinstance(value, nn.Module):
+        return copy.deepcopy(value, memo)
+    return _function(value, memo) if isinstance(value, FunctionType) else value
 
 
 def _copied(value: Any) -> Any:
