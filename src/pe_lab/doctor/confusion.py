@@ -33,8 +33,8 @@ class Outcome:
 
 def outcomes(patients: Iterable[Mutant | Healthy] | None = None) -> Iterator[Outcome]:
     """Examine the patients, by default the whole catalogue, one after the other."""
-    everyone: tuple[Mutant | Healthy, ...] = (*mutants(), *healthy())
-    for patient in everyone if patients is None else patients:
+    everyone = (*mutants(), *healthy()) if patients is None else patients
+    for patient in everyone:
         report = diagnose(patient.make(), kind=patient.kind, **patient.options)
         alarm = report.severity in ALARMS
         first = report.findings[0].check if report.findings else ""
