@@ -41,8 +41,8 @@ def name_ladder(inv_freq: Tensor, *, dim: int) -> dict[str, Any]:
         "base" (NaN if one pair leaves it open), "spacing" ("paper" or
         "tensor2tensor"), "scaling" ("none", "linear 4", "ntk 4", "llama3 8", "yarn 4",
         "by parts 4", "longrope" or "unknown"), "error": the largest relative distance
-        from the ladder so named; "ladder": that ladder; and "original_length" where
-        the rule has one.
+        from the ladder so named; "ladder": that ladder, exact; "original_length" where
+        the rule has one; "rounded" where a 16-bit dtype has rounded the frequencies.
     """
     w = inv_freq.detach().to("cpu", torch.float64)
     if w.dim() != 1 or not len(w) or not bool(w.isfinite().all() and (w > 0).all()):
@@ -55,7 +55,7 @@ def name_ladder(inv_freq: Tensor, *, dim: int) -> dict[str, Any]:
     fit = start * geometric(base, dim, len(w))
     if _distance(w, fit) <= FIT:
         return _name_geometric(w, start, base, dim)
-    return _name_parts(w, dim) or _name_free(w, dim)
+    return _name_rounded(w, dim) or _name_parts(w, dim) or _name_free(w, dim)
 
 
 def short(value: float) -> str:
@@ -103,12 +103,16 @@ def _named(
 
 
 def _name_geometric(w: Tensor, start: float, base: float, dim: int) -> dict[str, Any]:
-    fit = start * geometric(base, dim, len(w))
     base, spacing, rule = _name_base(base, dim)
+    last = dim - 2 if spacing == "tensor2tensor" else dim
+    ladder = geometric(base, last, len(w))
+    if rule.startswith("ntk"):
+        ladder = scaling.ntk(ladder, float(rule.split()[1]))
     if abs(start - 1) > FIT:
-        slow = f"linear {short(1 / start)}"
-        rule = slow if rule == "none" else f"{slow} {rule}"
-    return _named(w, base, rule, fit, spacing)
+        slow = short(1 / start)
+        ladder = ladder / (float(slow) if _is(float(slow), 1 / start) else 1 / start)
+        rule = f"linear {slow}" if rule == "none" else f"linear {slow} {rule}"
+    return _named(w, base, rule, ladder, spacing)
 
 
 def _name_base(base: float, dim: int) -> tuple[float, str, str]:
@@ -140,6 +144,16 @@ def _rounded(base: float) -> float:
     return near if _is(base, near) else base
 
 
+def _name_rounded(w: Tensor, dim: int) -> dict[str, Any] | None:
+    """A usual ladder whose frequencies went through a 16-bit dtype."""
+    for base in USUAL:
+        exact = geometric(base, dim, len(w))
+        for name, dtype in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
+            if _distance(w, exact.to(dtype).double().clamp_min(1e-30)) <= FIT:
+                return _named(w, base, "none", exact, rounded=name)
+    return None
+
+
 def _name_parts(w: Tensor, dim: int) -> dict[str, Any] | None:
     """The rule that keeps fast pairs and divides slow ones, if one fits."""
     best: tuple[float, dict[str, Any]] = (10 * FIT, {})
@@ -152,11 +166,11 @@ def _name_parts(w: Tensor, dim: int) -> dict[str, Any] | None:
                 continue
             factor = (1 - share) / (left - share)
             ladder = plain / factor * (1 - kept) + plain * kept
-            error = _distance(w, ladder)
+            error = max(_distance(w, ladder), FIT / 100)
             if error < 0.5 * best[0]:  # else the first, which is the more usual
                 name = f"{rule} {short(factor)}"
                 named = _named(w, base, name, ladder, original_length=length)
-                best = (max(error, FIT / 100), named)
+                best = (error, named)
     return best[1] or None
 
 
@@ -185,13 +199,3 @@ def _name_free(w: Tensor, dim: int) -> dict[str, Any]:
             return _named(w, base, "longrope", w)
     start, base = _geometric(w, dim)
     return _named(w, base, "unknown", start * geometric(base, dim, len(w)))
-
-
-def rounded_to(w: Tensor, exact: Tensor) -> torch.dtype | None:
-    """The 16-bit dtype that exact frequencies were rounded to, giving w; or None."""
-    if w.shape != exact.shape or _distance(w, exact) <= FIT:
-        return None
-    for dtype in (torch.bfloat16, torch.float16):
-        if _distance(w, exact.to(dtype).double()) <= FIT:
-            return dtype
-    return None
