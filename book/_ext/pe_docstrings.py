@@ -63,9 +63,11 @@ def keep_alignment(lines: list[str]) -> list[str]:
 def tidy(
     app: Sphinx, what: str, name: str, obj: object, options: object, lines: list[str]
 ) -> None:
-    """Rewrite the lines of one docstring in place."""
-    fields = [new for line in lines for new in as_field(mark_up(line))]
-    lines[:] = keep_alignment(fields)
+    """Rewrite the lines of one docstring in place; an example, its end, is code."""
+    end = lines.index("Example:") + 1 if "Example:" in lines else len(lines)
+    text, code = lines[:end], lines[end:]
+    fields = [new for line in text for new in as_field(mark_up(line))]
+    lines[:] = keep_alignment(fields) + code
 
 
 def setup(app: Sphinx) -> dict[str, object]:

@@ -42,8 +42,8 @@ def test_sections_on_one_line_are_fields():
 
 
 def test_an_example_is_a_block_of_code():
-    assert tidied("Example:\n    >>> 1 + 1\n    2") == [
-        "", "Example::", "", "    >>> 1 + 1", "    2",
+    assert tidied("Example:\n    >>> 1 | 2\n    3") == [
+        "", "Example::", "", "    >>> 1 | 2", "    3",
     ]  # fmt: skip
 
 
