@@ -33,7 +33,9 @@ class Outcome:
 
 def outcomes(patients: Iterable[Mutant | Healthy] | None = None) -> Iterator[Outcome]:
     """Examine the patients, by default the whole catalogue, one after the other."""
-    everyone = (*mutants(), *healthy()) if patients is None else patients
+    everyone: Iterable[Mutant | Healthy] = patients or ()
+    if patients is None:
+        everyone = (*mutants(), *healthy())
     for patient in everyone:
         report = diagnose(patient.make(), kind=patient.kind, **patient.options)
         alarm = report.severity in ALARMS
