@@ -61,40 +61,49 @@ QUICK = Sizes(1, 2, 12, 16)
 
 def schemes(sizes: Sizes) -> list[Scheme]:
     """One of each, and both layouts and forms where there are two."""
-    heads, width, length = sizes.heads, sizes.head_dim, sizes.length
-    model = heads * width
-    thirds = (width // 8, width // 8, width // 4)
+    return [*embedded(sizes), *rotated(sizes), *biased(sizes)]
+
+
+def embedded(sizes: Sizes) -> list[Scheme]:
+    model, length = sizes.heads * sizes.head_dim, sizes.length
     return [
         Scheme("Sinusoidal", partial(pe_lab.Sinusoidal, model), FAR),
         Scheme("AxialSinusoidal", partial(pe_lab.AxialSinusoidal, model), axes=2),
         Scheme("Learned", partial(pe_lab.Learned, length, model)),
+        Scheme("NoPE", pe_lab.NoPE, FAR),
+    ]
+
+
+def rotated(sizes: Sizes) -> list[Scheme]:
+    width = sizes.head_dim
+    neighbours = partial(pe_lab.RoPE, width, layout="interleaved")
+    partly = partial(pe_lab.RoPE, width, rotary_dim=width // 2)
+    shares = (width // 8, width // 8, width // 4)
+    return [
         Scheme("RoPE, half", partial(pe_lab.RoPE, width), FAR),
-        Scheme(
-            "RoPE, interleaved",
-            partial(pe_lab.RoPE, width, layout="interleaved"),
-            FAR,
-        ),
-        Scheme(
-            "RoPE, partial", partial(pe_lab.RoPE, width, rotary_dim=width // 2), FAR
-        ),
+        Scheme("RoPE, interleaved", neighbours, FAR),
+        Scheme("RoPE, partial", partly, FAR),
         Scheme("XPos", partial(pe_lab.XPos, width, centre=FAR), FAR),
         Scheme("AxialRoPE", partial(pe_lab.AxialRoPE, width), axes=2),
-        Scheme("MRoPE", partial(pe_lab.MRoPE, width, thirds), axes=3),
+        Scheme("MRoPE", partial(pe_lab.MRoPE, width, shares), axes=3),
+    ]
+
+
+def biased(sizes: Sizes) -> list[Scheme]:
+    heads, width, length = sizes.heads, sizes.head_dim, sizes.length
+    both_ways = partial(pe_lab.T5Bias, heads, bidirectional=True)
+    tupe = partial(pe_lab.TUPE, length, heads * width, heads)
+    return [
         Scheme("ALiBi, causal", partial(pe_lab.ALiBi, heads), FAR),
         Scheme("ALiBi, symmetric", partial(pe_lab.ALiBi, heads, symmetric=True), FAR),
         Scheme("T5Bias", partial(pe_lab.T5Bias, heads), FAR),
-        Scheme(
-            "T5Bias, both ways",
-            partial(pe_lab.T5Bias, heads, bidirectional=True),
-            FAR,
-        ),
+        Scheme("T5Bias, both ways", both_ways, FAR),
         Scheme("Shaw", partial(pe_lab.Shaw, width, 16), FAR),
         Scheme("TransformerXL", partial(pe_lab.TransformerXL, heads, width), FAR),
-        Scheme("TUPE", partial(pe_lab.TUPE, length, model, heads)),
+        Scheme("TUPE", tupe),
         Scheme("KERPLE, log", partial(pe_lab.Kerple, heads), FAR),
         Scheme("KERPLE, power", partial(pe_lab.Kerple, heads, kind="power"), FAR),
         Scheme("FIRE", partial(pe_lab.Fire, heads), FAR),
-        Scheme("NoPE", pe_lab.NoPE, FAR),
     ]
 
 

@@ -141,10 +141,11 @@ def rope_job(
 ) -> dict[str, Callable[[], Run]]:
     q, k = torch.randn((2, *sizes.rope), device=device, dtype=dtype)
     makers = rope_turns(q, quick)
-    return {
-        name: lambda make=make: there_and_back(make(), q, k)
-        for name, make in makers.items()
-    }
+    return {name: partial(rope_run, make, q, k) for name, make in makers.items()}
+
+
+def rope_run(make: Callable[[], Turn], q: Tensor, k: Tensor) -> Run:
+    return there_and_back(make(), q, k)
 
 
 # ── tables ───────────────────────────────────────────────────────────────────────
@@ -197,14 +198,14 @@ def attention_job(
         "FlexAttention": lambda: flex(encoding, given[0], compiled=not quick),
     }
     return {
-        name: lambda make=make: attention_run(make(), given, back)
-        for name, make in makers.items()
+        name: partial(attention_run, make, given, back) for name, make in makers.items()
     }
 
 
 def attention_run(
-    apply: Callable[..., Tensor], given: tuple[Tensor, ...], back: bool
+    make: Callable[[], Callable[..., Tensor]], given: tuple[Tensor, ...], back: bool
 ) -> Run:
+    apply = make()
     if back:
         return harness.with_backward(apply, given, given[0])
     return partial(without_gradients, apply, given)

@@ -14,7 +14,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -73,7 +73,7 @@ def gather(
 
 
 def try_all(
-    runs: dict[str, Callable[[], Any]], ours: str
+    runs: Mapping[str, Callable[[], Any]], ours: str
 ) -> tuple[dict[str, Callable[[], Any]], dict[str, str]]:
     """The runs that work, and why the others do not. An error of `ours` is an error."""
     able, missing = {}, {}
@@ -99,7 +99,7 @@ def reason(error: Exception) -> str:
 
 
 def cpu_seconds(
-    runs: dict[str, Callable[[], Any]], rounds: int, calls: int = 1
+    runs: Mapping[str, Callable[[], Any]], rounds: int, calls: int = 1
 ) -> dict[str, list[float]]:
     """CPU seconds of one call of each, in every round, in turns; one warm-up round.
 
@@ -133,7 +133,8 @@ def ratios(
     """
     found = {}
     for name, times in seconds.items():
-        low, middle, high = statistics.quantiles(per(times, seconds[baseline]), n=4)
+        each = per(times, seconds[baseline])
+        low, middle, high = statistics.quantiles(each, n=4, method="inclusive")
         found[name] = {
             "milliseconds": 1e3 * statistics.median(times),
             "ratio": middle,
@@ -178,7 +179,7 @@ def usual_memory() -> str:
 
 
 def rows(
-    runs: dict[str, Callable[[], Any]],
+    runs: Mapping[str, Callable[[], Any]],
     rounds: int,
     memory: str,
     *,

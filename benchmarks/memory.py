@@ -8,7 +8,10 @@ pass, each piece of memory once, whether it is a table, a mask or the input itse
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -25,11 +28,26 @@ Runs = dict[str, Callable[[], Any]]
 # ── the two measures ─────────────────────────────────────────────────────────────
 
 
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without the lines that the profiler's C++ side writes at each start and stop."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "wb") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
 def allocations(run: Callable[[], Any]) -> tuple[list[int], Any]:
     """Bytes taken (+) and given back (−) on the CPU during one call, and its result."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+    activities = [ProfilerActivity.CPU]
+    with quiet(), profile(activities=activities, profile_memory=True) as record:
         result = run()
-    events = record.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = record.profiler.kineto_results.events()
     found = [event for event in events if event.name() == "[memory]"]
     found.sort(key=lambda event: event.start_ns())
     return [event.nbytes() for event in found], result

@@ -83,9 +83,11 @@ def times(value: float | None) -> str:
 
 
 def error(value: float | None) -> str:
-    """An error with two digits, such as 5.6e-7."""
+    """An error with two digits, such as 5.6e-7; nothing for a bound, which has none."""
     if value is None:
         return ""
+    if value >= 0.1:
+        return f"{value:.2g}"
     mantissa, exponent = f"{value:.1e}".split("e")
     return f"{mantissa}e{int(exponent)}"
 
@@ -368,6 +370,7 @@ def rotate_numbers(content: Content) -> Iterator[tuple[str, str]]:
                 row = rows.get(f"pe_lab.apply_rope{how}, {layout}")
                 value = times(row["over_bound"] if row else None)
                 yield f"rotate-{short}-{layout}{how.replace(' ', '-')}", value
+    yield "rotate-shape", f"({', '.join(map(str, content['setting']['shape']))})"
     yield "rotate-mb", f"{4 * product(content['setting']['shape']) / 1e6:.1f}"
 
 
@@ -381,6 +384,10 @@ def product(shape: list[int]) -> int:
 
 def decode_numbers(content: Content) -> Iterator[tuple[str, str]]:
     rows = case(content, dtype="float32")["rows"]
+    setting = content["setting"]
+    yield "decode-position", str(setting["position"])
+    yield "decode-heads", str(setting["heads"])
+    yield "decode-count", str(2 * setting["heads"] * setting["head_dim"])
     yield "decode-ours", f"{1e3 * rows[content['baseline']]['milliseconds']:.0f}"
     yield "decode-copy", f"{1e3 * rows[content['bound']]['milliseconds']:.0f}"
     for how, name in (("eager", ""), ("compiled", " compiled")):
@@ -390,8 +397,9 @@ def decode_numbers(content: Content) -> Iterator[tuple[str, str]]:
 
 def alibi_numbers(content: Content) -> Iterator[tuple[str, str]]:
     length = content["setting"]["lengths"][-1]
-    yield "alibi-length", str(length)
-    heads = content["setting"]["heads"]
+    heads, width = content["setting"]["heads"], content["setting"]["head_dim"]
+    yield from (("alibi-length", str(length)), ("alibi-heads", str(heads)))
+    yield "alibi-width", str(width)
     yield "alibi-bias-mb", f"{4 * heads * length**2 / 1e6:.0f}"
     for short, dtype in DTYPES.items():
         rows = case(content, dtype=dtype, length=length)["rows"]
@@ -413,6 +421,9 @@ def memory_numbers(content: Content) -> Iterator[tuple[str, str]]:
     yield "memory-alibi-peer-kept", size(peer)
     turned = case(content, job="rotate", dtype="float32")
     name = "pe_lab.apply_rope, interleaved"
+    coarse = case(content, job="rotate", dtype="bfloat16")["beyond_megabytes"]
+    compiled = "pe_lab.apply_rope compiled, interleaved"
+    yield "memory-rotate-compiled-bf16", size(coarse.get(compiled))
     yield "memory-rotate-kept", size(turned["kept_megabytes"][name])
     yield "memory-rotate", size(turned["beyond_megabytes"][name])
     peer = turned["beyond_megabytes"].get("transformers, Llama")
@@ -475,7 +486,7 @@ def panels(contents: Contents) -> list[Panel]:
         panel("RoPE, fp32, times copy", rotate_rows(turned, "fp32"), ("copy",)),
         panel("RoPE, bf16, times copy", rotate_rows(turned, "bf16"), ("copy",)),
         panel(
-            f"Causal ALiBi, L = {length}, fp32, times attention without a bias",
+            f"Causal ALiBi, L = {length}, fp32, times no bias",
             attended,
             (contents["alibi"]["bound"],),
         ),
@@ -492,13 +503,28 @@ def describe(found: list[Panel]) -> str:
     return "Horizontal bars in four panels. " + " ".join(parts)
 
 
-def origin(content: Content) -> str:
-    """When and on what a file was made, as a sentence."""
-    where = content["provenance"]
-    day = where["date"].partition("T")[0]
-    machine = where.get("processor") or where["platform"]
-    return (
-        f"Measured on {day} on one core of {machine} ({where['cpu']}), with Python "
-        f"{where['python']}, torch {where['torch']}, pe_lab {where['pe_lab']} at "
-        f"commit {where['commit']}."
-    )
+def origin(contents: Contents) -> str:
+    """When, on what and with which versions the files were made, as a sentence."""
+    places = [content["provenance"] for content in contents.values()]
+    days = either([place["date"].partition("T")[0] for place in places])
+    machines = either([machine(place) for place in places])
+    versions = [f"{name} {either([p[key] for p in places])}" for name, key in VERSIONS]
+    return f"Measured on {days} on one core of {machines}, with {', '.join(versions)}."
+
+
+def machine(place: dict[str, Any]) -> str:
+    """The processor and its widest instructions."""
+    return f"{place.get('processor') or place['platform']} ({place['cpu']})"
+
+
+def either(texts: list[str]) -> str:
+    """The text, or all that differ."""
+    return " and ".join(dict.fromkeys(map(str, texts)))
+
+
+VERSIONS = (
+    ("Python", "python"),
+    ("torch", "torch"),
+    ("pe_lab", "pe_lab"),
+    ("commit", "commit"),
+)

@@ -20,11 +20,10 @@ from pathlib import Path
 from benchmarks import report
 from benchmarks.harness import options, say
 
-# One thread from the start, in every library that has threads; a quiet profiler.
+# One thread from the start, in every library that has threads.
 SURROUNDINGS = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
-    "KINETO_LOG_LEVEL": "5",
     "TORCHINDUCTOR_COMPILE_THREADS": "1",
 }
 ROOT = Path(__file__).parents[1]

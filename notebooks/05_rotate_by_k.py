@@ -677,7 +677,7 @@ million = torch.tensor(1e6)
 # %% [markdown]
 # ## Compare with real code
 #
-# `python benchmarks/tables.py` lets this package, plain PyTorch and four libraries build one table in turns, on one thread.
+# `make bench` lets this package, plain PyTorch and four libraries build one table in turns, on one thread.
 # Times differ from machine to machine, so the page measures none.
 # It reads the stored run and shows *ratios* of CPU time, this package being 1, and the largest error near position $10^6$ against 50 digits.
 # Every table is written into memory that was used before: fresh pages from the system have a price of their own, also in the file.

@@ -39,6 +39,11 @@ def test_a_clock_that_saw_nothing_gives_a_finite_ratio():
     assert found["ours"]["over_bound"] > 0
 
 
+def test_quartiles_lie_within_what_was_measured():
+    found = summary({"ours": [1.0, 1.0], "copy": [1.0, 9.0]})  # two rounds, far apart
+    assert 1 <= found["copy"]["ratio_low"] <= found["copy"]["ratio_high"] <= 9
+
+
 def test_everybody_has_a_turn_in_every_round_and_one_before():
     calls = []
     runs = {name: lambda name=name: calls.append(name) for name in "abc"}
