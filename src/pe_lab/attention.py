@@ -99,9 +99,7 @@ def attention(
         q_pos, k_pos = _default_ids(q_pos, k_pos, lengths, causal, q.device)
         q, k = encoding.rotate(q, k, q_pos, k_pos)
     doors = _Doors(encoding, q_pos, k_pos)
-    ordered = causal
-    if q.shape[2] == 1:  # it is on the last key and sees all
-        ordered = False
+    ordered = causal if q.shape[2] != 1 else False  # a single query sees every key
     # a fused causal kernel multiplies its −∞ by the scale, so it must be above 0
     causal_kernel = q.shape[2] == k.shape[2] and (scale is None or scale > 0)
     aligned = mask is None and (not ordered or causal_kernel)
