@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lab.doctor.sequence import Plan, Sequence
+from pe_lab.doctor.sequence import Plan, Sequence, in_mode
 
 # (sequence, piece, state, mask of all tokens so far, positions of the piece)
 Step = Callable[
@@ -41,13 +41,14 @@ def decode(
     if step is None:
         raise TypeError("it has no cache that is known here; give step=")
     state, start, out = None, 0, []
-    for size in sizes:
-        end = start + size
-        seen = None if mask is None else mask[:, :end]
-        places = None if positions is None else positions[:, start:end]
-        rows, state = step(sequence, x[:, start:end], state, seen, places, start)
-        out.append(rows)
-        start = end
+    with in_mode(sequence.modules, training=False):
+        for size in sizes:
+            end = start + size
+            seen = None if mask is None else mask[:, :end]
+            places = None if positions is None else positions[:, start:end]
+            rows, state = step(sequence, x[:, start:end], state, seen, places, start)
+            out.append(rows)
+            start = end
     return torch.cat(out, 1)
 
 
@@ -104,7 +105,7 @@ def _by_cache(
     if after is None and state is None:  # it may fill what it is handed
         after = []
         result = sequence.raw(piece, {**given, plan.cache: after})
-    if after is None:
+    if after is None or (isinstance(after, list) and not after):
         raise TypeError("it gives no cache back")
     return sequence.output(result), after
 

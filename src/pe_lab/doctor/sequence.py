@@ -1,8 +1,8 @@
 """Layers and models over sequences: how each is called, and what it can be asked.
 
-An attention layer takes embeddings, a model takes ids; both give one row of channels for
-each token. What else they take is read off their signature, and how they mean it, from
-what it does.
+An attention layer takes embeddings, a model takes ids; both give one row of channels
+for each token. What else they take is read off their signature; how they mean it, from
+what they do.
 """
 
 from __future__ import annotations
@@ -290,7 +290,7 @@ def _named(kind: str, subject: Any, options: Mapping[str, Any]) -> Plan:
     names = tuple(p.name for p in plain[1:])
     needs = tuple(p.name for p in plain[1:] if p.default is p.empty)
     triple = kind == "attention" and len(needs) >= 2 and not set(needs) & set(MASKS)
-    picked = {
+    picked: dict[str, Any] = {
         part: next((n for n in words if n in names), "")
         for part, words in (
             ("mask", MASKS), ("positions", POSITIONS), ("offset", OFFSETS),
@@ -320,9 +320,9 @@ def _sized(
             if isinstance(out, Failure):
                 why = str(out)
                 continue
-            if out.dim() == 3 and out.shape[:2] == (2, length):
-                if plan.kind == "model" or out.shape[2] == width:
-                    return trial
+            fits = out.dim() == 3 and out.shape[:2] == (2, length)
+            if fits and (plan.kind == "model" or out.shape[2] == width):
+                return trial
             why = f"of {tuple(x.shape)} it gives {tuple(out.shape)}"
     return why
 
