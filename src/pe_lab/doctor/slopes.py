@@ -7,6 +7,7 @@ of the released code.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lab.doctor.guard import Failure, Guard
+from pe_lab.doctor.guard import Failure, Guard, fresh
 from pe_lab.doctor.kind import Adapter, Kind, Patient
 from pe_lab.doctor.report import Finding, NotApplicable, Passed, Verdict
 from pe_lab.encodings.alibi import alibi_slopes
@@ -47,6 +48,15 @@ class Named:
     value: float = 0.0
 
 
+_NEGATIVE = Named(
+    "released slopes, negative",
+    "risky",
+    "the slopes are negative: right only where they multiply + distance",
+    "Return positive slopes, and put the sign where the bias is made.",
+    2.0,
+)
+
+
 def _powers(exponents: Tensor) -> Tensor:
     return 2.0**-exponents
 
@@ -67,11 +77,6 @@ def _above(heads: int) -> Tensor:
     return alibi_slopes(1 << heads.bit_length())[:heads]
 
 
-def _repeated(heads: int) -> Tensor:
-    below = alibi_slopes(1 << (heads.bit_length() - 1))
-    return torch.cat((below, below))[:heads]
-
-
 def _pad(heads: int) -> Tensor:
     """The power of two below, then nothing."""
     below = alibi_slopes(1 << (heads.bit_length() - 1))
@@ -89,7 +94,7 @@ _SLIPS: dict[str, tuple[Callable[[int], Tensor], str, str]] = {
     "2^(−8h/H), also where H is no power of two": (
         lambda h: _powers(8 * _steps(h) / h),
         "risky",
-        "these are 2^(−8h/H) in one sequence; every released checkpoint takes the "
+        "these are 2^(−8h/H) in one sequence; the released code, BLOOM and MPT take the "
         "slopes of the power of two below and then every other one of the power above",
     ),
     "released slopes, sorted": (
@@ -187,18 +192,13 @@ _SLIPS: dict[str, tuple[Callable[[int], Tensor], str, str]] = {
         _doubled,
         "wrong",
         "the extra heads take the second, fourth … slope of the power of two above, "
-        "which the first heads have already; they need the first, third …",
+        "which are those of the first heads again; they need the first, third …",
     ),
     "the first slopes of the power of two above": (
         _above,
         "wrong",
         "these are the first slopes of the power of two above, and the small ones are "
         "missing",
-    ),
-    "the power of two below, repeated": (
-        _repeated,
-        "wrong",
-        "the slopes of the power of two below are repeated, so heads share one",
     ),
     "the power of two below, then 0": (
         _pad,
@@ -210,50 +210,56 @@ _SLIPS: dict[str, tuple[Callable[[int], Tensor], str, str]] = {
 
 def name_slopes(slopes: Tensor, *, tolerance: float = EXACT) -> Named:
     """The rule of slopes (H,), positive where the bias punishes distance."""
+    return fitting(slopes, tolerance)[0]
+
+
+def fitting(slopes: Tensor, tolerance: float = EXACT) -> list[Named]:
+    """Every rule that gives these slopes (H,), the likeliest first; at least one."""
     slopes = slopes.double().flatten()
     heads = len(slopes)
     paper = alibi_slopes(heads)
     value = float(((slopes - paper) / paper).abs().max())
-    if value <= tolerance:
-        return Named("released", value=value)
-    if _near(slopes, -paper, tolerance):
-        return Named(
-            "released slopes, negative",
-            "risky",
-            "the slopes are negative: right only where they multiply + distance",
-            "Return positive slopes, and put the sign where the bias is made.",
-            2.0,
-        )
     mend = f"For {heads} heads the slopes are {_listed(paper)}."
+    fits = [Named("released", value=value)] if value <= tolerance else []
+    if _near(slopes, -paper, tolerance):
+        fits.append(_NEGATIVE)
     for rule, (formula, severity, message) in _SLIPS.items():
         if _near(slopes, formula(heads), tolerance):
-            return Named(rule, severity, message, mend, value)
-    return _unknown(slopes, value, mend, tolerance)
+            fits.append(Named(rule, severity, message, mend, value))
+    fits += _family(slopes, value, mend, tolerance)
+    return fits or [_unlike(slopes, value, mend)]
 
 
-def _unknown(slopes: Tensor, value: float, mend: str, tolerance: float) -> Named:
-    heads, paper = len(slopes), alibi_slopes(len(slopes))
-    if bool((slopes == slopes[0]).all()) and heads > 1:
-        message = f"all {heads} heads have the same slope {slopes[0]:.4g}"
-        return Named("one slope for all heads", "wrong", message, mend, value)
-    if not bool((slopes > 0).all()):
-        message = f"the slopes are not all above 0: {_listed(slopes)}"
-        return Named("other", "wrong", message, mend, value)
-    factor = float(slopes[0] / paper[0])
+def _family(slopes: Tensor, value: float, mend: str, tolerance: float) -> list[Named]:
+    """Multiples and powers of the released slopes, which have their uses."""
+    fits, paper = [], alibi_slopes(len(slopes))
+    least, factor = float(slopes.min()), float(slopes[0] / paper[0])
+    if not 0 < least < math.inf:
+        return []
+    reach = -math.log2(least)
+    whole = abs(reach - round(reach)) < 1e-3 and round(reach) > 0
+    if whole and _near(slopes, paper ** (reach / 8), 8 * tolerance):
+        message = f"the smallest slope is 2^−{reach:.0f} instead of 2^−8"
+        fits.append(Named(f"2^(−{reach:.0f}h/H)", "differs", message, mend, value))
     if _near(slopes, factor * paper, tolerance):
-        rule = f"released slopes × {factor:.6g}"
         message = (
             f"the slopes are the released ones times {factor:.4g}; right if the bias "
             "is scaled later, or for a checkpoint that divides it"
         )
-        return Named(rule, "differs", message, mend, value)
-    reach = -math.log2(float(slopes.min()))
-    whole = abs(reach - round(reach)) < 1e-3 and reach > 0.5
-    if whole and _near(slopes, paper ** (reach / 8), tolerance * 8):
-        rule = f"2^(−{reach:.0f}h/H)"
-        message = f"the smallest slope is 2^−{reach:.0f} instead of 2^−8"
-        return Named(rule, "differs", message, mend, value)
-    return Named("other", "wrong", f"the slopes are {_listed(slopes)}", mend, value)
+        rule = f"released slopes × {factor:.4g}"
+        fits.append(Named(rule, "differs", message, mend, value))
+    return fits
+
+
+def _unlike(slopes: Tensor, value: float, mend: str) -> Named:
+    heads = len(slopes)
+    if bool((slopes == slopes[0]).all()) and heads > 1:
+        message = f"the heads all have the same slope {slopes[0]:.4g}"
+        return Named("one slope for all heads", "wrong", message, mend, value)
+    if not bool((slopes > 0).all()):
+        message = "the slopes are not all above 0"
+        return Named("other", "wrong", message, mend, value)
+    return Named("other", "wrong", "the slopes follow no known rule", mend, value)
 
 
 def _near(slopes: Tensor, wanted: Tensor, tolerance: float) -> bool:
@@ -285,9 +291,9 @@ def as_slopes(result: Any, heads: int) -> Tensor | Failure:
 def _recognise(subject: Any, options: Mapping[str, Any], guard: Guard) -> Adapter | str:
     if not callable(subject):
         return "it cannot be called"
-    why = ""
+    why, copy = "", fresh(subject)
     for heads in (8, 4):
-        seen = as_slopes(guard.call(subject, heads), heads)
+        seen = as_slopes(guard.call(copy, heads), heads)
         if isinstance(seen, Failure):
             why = f"f({heads}): {seen}"
             break
@@ -295,14 +301,17 @@ def _recognise(subject: Any, options: Mapping[str, Any], guard: Guard) -> Adapte
 
 
 def _identify(patient: Patient) -> dict[str, Any]:
-    seen = {h: as_slopes(patient.call(h), h) for h in _asked(patient)}
+    # each on a copy without memory, so that an earlier answer explains nothing
+    raw = {h: patient.guard.call(patient.renewed(), h) for h in _asked(patient)}
+    seen = {h: as_slopes(result, h) for h, result in raw.items()}
     patient.facts["slopes"] = seen
-    named = {
-        heads: name_slopes(slopes, tolerance=_tolerance(slopes, patient.call(heads)))
-        for heads, slopes in seen.items()
-        if not isinstance(slopes, Failure)
-    }
-    named = _telling(named)
+    named = _together(
+        {
+            heads: fitting(slopes, _tolerance(raw[heads]))
+            for heads, slopes in seen.items()
+            if not isinstance(slopes, Failure)
+        }
+    )
     patient.facts["named"] = named
     rules = {rule.rule for rule in named.values()}
     shown = {h: s for h, s in seen.items() if not isinstance(s, Failure)}
@@ -315,10 +324,16 @@ def _identify(patient: Patient) -> dict[str, Any]:
     }
 
 
-def _telling(named: dict[int, Named]) -> dict[int, Named]:
-    """Without one to three heads, where many rules agree, if the others say more."""
-    many = {heads: name for heads, name in named.items() if heads > 3}
-    return many if any(name.severity for name in many.values()) else named
+def _together(fits: Mapping[int, list[Named]]) -> dict[int, Named]:
+    """For each head count the rule that fits most of the others too.
+
+    With few heads many rules agree: 2^−16 for one head may be 2^(−16h/H) as well.
+    """
+    votes = Counter(name.rule for names in fits.values() for name in names)
+    return {
+        heads: max(names, key=lambda name: votes[name.rule])
+        for heads, names in fits.items()
+    }
 
 
 def _wish(patient: Patient) -> int:
@@ -330,7 +345,7 @@ def _asked(patient: Patient) -> list[int]:
     return [*_HEADS, *([wish] if wish and wish not in _HEADS else [])]
 
 
-def _tolerance(slopes: Tensor, raw: Any) -> float:
+def _tolerance(raw: Any) -> float:
     """As exact as the dtype is: 16-bit slopes are rounded, and reported as such."""
     narrow = isinstance(raw, Tensor) and raw.dtype in (torch.float16, torch.bfloat16)
     return ROUNDED if narrow else EXACT
@@ -369,7 +384,7 @@ def check_values(patient: Patient) -> Verdict:
         worst = max((n.value for n in named.values()), default=0.0)
         return Passed("D-BIAS", "every slope is the released one", worst, ROUNDED)
     if patient.facts.get("cause"):
-        return NotApplicable("D-BIAS", "explained by D-SHAPE")
+        return NotApplicable("D-BIAS", f"explained by {patient.facts['cause']}")
     heads, name = _clearest(bad)
     slopes = patient.facts["slopes"][heads]
     return Finding(
@@ -421,7 +436,9 @@ def check_history(patient: Patient) -> Verdict:
         again = as_slopes(patient.call(heads), heads)
         if isinstance(before, Failure) or isinstance(again, Failure):
             continue
-        if not torch.equal(before, again):
+        # NaN is not equal to itself, and no memory
+        if not torch.equal(before.nan_to_num(), again.nan_to_num()):
+            patient.facts["cause"] = "D-HISTORY"
             return Finding(
                 "D-HISTORY",
                 "wrong",
@@ -460,9 +477,9 @@ KIND = Kind(
     _identify,
     (
         check_shape,
+        check_history,
         check_values,
         check_rounding,
-        check_history,
         check_expected,
     ),
 )
