@@ -135,8 +135,8 @@ def truth(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 def measure_case(length: int, dtype: torch.dtype, rounds: int) -> dict[str, Any]:
     given = inputs(length, dtype)
     entries, absent = contestants(given[0])
-    calls_of = {entry.name: partial(entry.apply, *given) for entry in entries}
-    runs, unable = harness.try_all(calls_of, BASELINE)
+    ways = {entry.name: partial(entry.apply, *given) for entry in entries}
+    runs, unable = harness.try_all(ways, BASELINE)
     want, memory = truth(*given), harness.usual_memory()
     gaps = {
         name: harness.max_error(run()[:, :, -CHECKED:], want)

@@ -144,8 +144,8 @@ def measure_case(dtype: torch.dtype, rounds: int, calls: int) -> dict[str, Any]:
     peers, missing = harness.gather(PEERS)
     bound = Contestant(BOUND, "torch", lambda q, k, _: (copy(q), copy(k)))
     entries = [*ours(), *peers, bound]
-    calls_of = {entry.name: partial(entry.apply, *given) for entry in entries}
-    runs, unable = harness.try_all(calls_of, BASELINE)
+    ways = {entry.name: partial(entry.apply, *given) for entry in entries}
+    runs, unable = harness.try_all(ways, BASELINE)
     gaps = errors([entry for entry in entries if entry.name in runs], given)
     memory = harness.usual_memory()
     figures = harness.rows(

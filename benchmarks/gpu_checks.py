@@ -131,8 +131,8 @@ class Inputs:
     def moved(self, device: str, dtype: torch.dtype | None = None) -> Inputs:
         """The same on another device, tensors of numbers in another dtype."""
         numbers = (self.x, self.q, self.k, self.v)
-        moved = (tensor.to(device=device, dtype=dtype) for tensor in numbers)
-        return Inputs(*moved, self.positions.to(device))
+        x, q, k, v = (tensor.to(device=device, dtype=dtype) for tensor in numbers)
+        return Inputs(x, q, k, v, self.positions.to(device))
 
 
 def draw(scheme: Scheme, sizes: Sizes, dtype: torch.dtype) -> Inputs:
@@ -168,12 +168,12 @@ def attend(encoding: PositionalEncoding, given: Inputs) -> list[Tensor]:
 
 def derived(encoding: PositionalEncoding, given: Inputs) -> tuple[list[Tensor], ...]:
     """Gradients of the output's sum of squares: for q, k, v, and for parameters."""
-    leaves = [t.detach().requires_grad_() for t in (given.q, given.k, given.v)]
-    out = attend(encoding, Inputs(given.x, *leaves, given.positions))[0]
+    q, k, v = (t.detach().requires_grad_() for t in (given.q, given.k, given.v))
+    out = attend(encoding, Inputs(given.x, q, k, v, given.positions))[0]
     wide = torch.promote_types(out.dtype, torch.float32)
     learned = [p for p in encoding.parameters() if p.requires_grad]
     total = out.to(wide).square().sum()
-    found = torch.autograd.grad(total, [*leaves, *learned], allow_unused=True)
+    found = torch.autograd.grad(total, [q, k, v, *learned], allow_unused=True)
     return list(found[:3]), [grad for grad in found[3:] if grad is not None]
 
 
