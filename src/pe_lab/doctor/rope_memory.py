@@ -1,0 +1,5 @@
+"""memory"""
+
+from pe_lab.doctor.kind import Check
+
+CHECKS: tuple[Check, ...] = ()
