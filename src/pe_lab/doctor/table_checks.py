@@ -1,0 +1,629 @@
+"""Checks of tables of positions; those of modules that add one start with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from pe_lab.doctor import slips
+from pe_lab.doctor.code import COARSE, FINE
+from pe_lab.doctor.kind import Patient
+from pe_lab.doctor.reading import (
+    Reading,
+    bad,
+    expects,
+    explained,
+    passed,
+    reading_of,
+    rows,
+)
+from pe_lab.doctor.report import NotApplicable, Verdict
+from pe_lab.doctor.waves import is_round
+from pe_lab.encodings.sinusoidal import sinusoidal
+
+SYMMETRY = "01 Break the symmetry"
+_LONG = (20001, 10001, 5000, 2048, 1024, 512)
+_MOST = 4_000_000  # entries of a table that is made only to look at it
+
+
+def sorted_out(check: str) -> Callable[..., Callable[[Patient], Verdict]]:
+    """A check that is left out where an earlier finding is the cause."""
+
+    def wrap(judge: Callable[[Patient, Reading], Verdict]) -> Callable[..., Verdict]:
+        def run(patient: Patient) -> Verdict:
+            return explained(patient, check) or judge(patient, reading_of(patient))
+
+        return run
+
+    return wrap
+
+
+@sorted_out("D-STATE")
+def check_finite(patient: Patient, reading: Reading) -> Verdict:
+    """Rows are numbers."""
+    table = reading.table
+    wild = ~table.isfinite()
+    if not bool(wild.any()):
+        return passed("D-STATE", "every entry is finite")
+    row, channel = (int(n) for n in wild.nonzero()[0])
+    slip = slips.of_rows(table)
+    dead = bool(wild.any(0).all())
+    check = "D-BASE" if slip or not (dead or row) else "D-DTYPE" if row else "D-STATE"
+    why = f": {slip}" if slip else ""
+    return bad(
+        patient,
+        check,
+        "wrong",
+        f"Row {row} is {float(table[row, channel])} in channel {channel}{why}.",
+        "Make frequencies and angles in float64 or float32, where the module is built.",
+    )
+
+
+@sorted_out("D-ORDER")
+def check_order(patient: Patient, reading: Reading) -> Verdict:
+    """Rows differ."""
+    table = reading.table
+    if len(table) < 2:
+        return NotApplicable("D-ORDER", "there is a single row")
+    spread = float((table - table[0]).abs().max())
+    if spread > 0:
+        return passed("D-ORDER", "rows differ", spread, 0.0)
+    if not bool(table.any()) and (reading.learns or not patient.facts.get("stores")):
+        said = "a learned table that starts at zero" if reading.learns else "NoPE"
+        return NotApplicable("D-ORDER", f"nothing is added: {said}")
+    slip = slips.of_rows(table)
+    return bad(
+        patient,
+        "D-ORDER",
+        "wrong",
+        f"All {len(table)} positions have the same row" + (f": {slip}." if slip else
+        ", so that nothing tells one order of the tokens from another."),
+        "Let each row depend on its position, and add row p to token p.",
+        value=spread,
+        chapter=SYMMETRY,
+    )  # fmt: skip
+
+
+@sorted_out("D-LEN")
+def check_prefix(patient: Patient, reading: Reading) -> Verdict:
+    """Row p is the same whatever the length."""
+    table = reading.table
+    short = next((n for n in (len(table) // 3, 7, 3) if n < len(table)), 0)
+    got = rows(patient, short)
+    if not short or not isinstance(got, Tensor) or got.shape[1:] != table.shape[1:]:
+        return NotApplicable("D-LEN", "it has one length only")
+    gap = (got.double() - table[: len(got)]).abs().amax(-1)
+    allowed = COARSE if got.dtype in (torch.float16, torch.bfloat16) else 1e-5
+    if len(got) == short and float(gap.max()) <= allowed:
+        return passed("D-LEN", "rows do not change with the length", float(gap.max()))
+    if reading.code is None and _misplaced(reading):
+        return passed("D-LEN", "the whole table is in disorder")
+    down = reading.code is not None and reading.code.downward
+    row = int(gap.argmax())
+    return bad(
+        patient,
+        "D-OFFSET" if down else "D-LEN",
+        "wrong",
+        f"Row {row} of {short} rows is not row {row} of {len(table)}: "
+        + ("positions count down from the end." if down else
+           "a text that grows by a token changes the codes of all tokens before."),
+        "Make row p from p alone: neither divided by the length nor counted from it.",
+        value=float(gap.max()),
+        tolerance=allowed,
+    )  # fmt: skip
+
+
+def _misplaced(reading: Reading) -> bool:
+    """Whether the entries are those of the usual table, in other places."""
+    table = reading.table
+    right = sinusoidal(*table.shape, dtype=torch.float64)
+    gap = table.flatten().sort().values - right.flatten().sort().values
+    return float(gap.abs().max()) <= FINE
+
+
+@sorted_out("D-DTYPE")
+def check_rounded(patient: Patient, reading: Reading) -> Verdict:
+    """Positions and frequencies were not made in 16 bits."""
+    for dtype in (torch.bfloat16, torch.float16):
+        what = _rounded_positions(patient, dtype)
+        if what is None and reading.name.get("rounded") in (dtype, _named(dtype)):
+            what = "frequencies are rounded"
+        if what is None and _rounded_angles(reading, dtype):
+            what = "angles are rounded"
+        if what is not None:
+            return bad(
+                patient,
+                "D-DTYPE",
+                "wrong",
+                f"Its {what} to {_named(dtype)}, "
+                "whose 8 bits (11 in float16) do not hold them: angles are off by "
+                "radians.",
+                "Compute positions, frequencies and angles in float32 or float64, "
+                "whatever the default dtype is, and cast the finished table.",
+                value=float(reading.misses(reading.table).max())
+                if reading.code
+                else None,
+            )
+    return passed("D-DTYPE", "positions and frequencies are not rounded")
+
+
+def _named(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _rounded_angles(reading: Reading, dtype: torch.dtype) -> bool:
+    """Whether the rows are those of angles that were multiplied in 16 bits."""
+    if reading.code is not None and reading.code.complete or len(reading.table) < 32:
+        return False
+    width, half = reading.width, (reading.width + 1) // 2
+    w = 1e4 ** (-2 * torch.arange(half, dtype=torch.float64) / width)
+    p = torch.arange(len(reading.table), dtype=torch.float64).to(dtype)[:, None]
+    for ladder in (w.to(dtype), w.float()):
+        angles = (p * ladder).to(dtype).double()
+        waves = torch.stack((angles.sin(), angles.cos()), dim=-1)
+        for code in (waves.flatten(-2), waves.transpose(-2, -1).flatten(-2)):
+            gap = (reading.table - code[:, :width]).abs()
+            # half of a unit more or less of a power changes few entries
+            if float((gap <= COARSE).double().mean()) > 0.98:
+                return True
+    return False
+
+
+def _rounded_positions(patient: Patient, dtype: torch.dtype) -> str | None:
+    """Seen by two neighbours that fall together and are told apart in float32."""
+    first = 256 if dtype == torch.bfloat16 else 2048
+    got = rows(patient, first + 8)
+    if not isinstance(got, Tensor) or len(got) < first + 8:
+        return None
+    same = [bool(torch.equal(got[p], got[p + 1])) for p in (first, first + 4)]
+    before = bool(torch.equal(got[first - 2], got[first - 1]))
+    apart = not bool(torch.equal(got[first], got[first + 2]))
+    return "positions are rounded" if all(same) and apart and not before else None
+
+
+@sorted_out("D-LAYOUT")
+def check_layout(patient: Patient, reading: Reading) -> Verdict:
+    """Sines and cosines stand in a known order, with their signs."""
+    code, table = reading.code, reading.table
+    if code is not None and code.complete:
+        return _signs(patient, reading)
+    if not bool(table.any()) or table.shape[0] < 8:
+        return NotApplicable("D-LAYOUT", "there is too little to see")
+    if _misplaced(reading) and (code is None or not code.complete):
+        return bad(
+            patient,
+            "D-LAYOUT",
+            "wrong",
+            "The entries are those of the sinusoidal table, but in other places: it "
+            "was reshaped, transposed or concatenated along another axis.",
+            "Stack sines and cosines along the last axis, then flatten the last two.",
+        )
+    ramp = float((table - table[1] * torch.arange(len(table))[:, None]).abs().max())
+    if ramp <= FINE * float(table.abs().max()):
+        return bad(
+            patient,
+            "D-NORM",
+            "wrong",
+            "Row p is p times row 1: the code grows without bound, and drowns the "
+            "embeddings.",
+            "Use sines and cosines of the position, or a learned row.",
+            value=float(table[-1].abs().max()),
+        )
+    alone = _one_phase(reading)
+    if alone:
+        return bad(
+            patient,
+            "D-LAYOUT",
+            "wrong",
+            f"{alone}: without its partner a sine cannot tell p from π/ω − p, and "
+            "there is no rotation that moves the code by one position.",
+            "Give even channels the sine and odd channels the cosine of one angle.",
+        )
+    return NotApplicable("D-LAYOUT", "it is not made of sines and cosines")
+
+
+def _signs(patient: Patient, reading: Reading) -> Verdict:
+    code = reading.code
+    assert code is not None
+    if code.sense == "":
+        return passed("D-LAYOUT", code.order)
+    if code.sense == "c":
+        if expects(patient, "order"):
+            return passed("D-LAYOUT", code.order)
+        return bad(
+            patient,
+            "D-LAYOUT",
+            "differs",
+            f"The cosine comes first ({code.order}); the paper has the sine first. "
+            "Any order works as long as everything trained with it keeps it.",
+            "Swap the two for a checkpoint of the other order.",
+        )
+    return bad(
+        patient,
+        "D-LAYOUT",
+        "wrong",
+        f"A sign is wrong ({code.order}): position p has the code of −p or of a place "
+        "half a turn away.",
+        "Use +sin and +cos.",
+        value=float(reading.table[1, code.sines[0]]),
+    )
+
+
+def _one_phase(reading: Reading) -> str | None:
+    """What to say if the fast channels of each pair are the same wave."""
+    table = reading.table
+    half = (table.shape[1] + 1) // 2
+    for blocks in (False, True):
+        a = table[:, :half] if blocks else table[:, ::2]
+        b = table[:, half:] if blocks else table[:, 1::2]
+        a = a[:, : b.shape[1]]
+        if bool((a - b).abs().max() <= FINE) and bool(a.any()):
+            wave = "a sine" if float(table[0].abs().max()) <= FINE else "a cosine"
+            return f"Both channels of each pair are the same, {wave}"
+    return None
+
+
+@sorted_out("D-BASE")
+def check_base(patient: Patient, reading: Reading) -> Verdict:
+    """Frequencies are those of a known rule."""
+    code = reading.code
+    if code is None or not code.complete:
+        slip = slips.of_rows(reading.table) if len(reading.table) > 3 else None
+        slip = slip or _torn(reading) or _uneven(reading)
+        if slip is None:
+            return NotApplicable("D-BASE", "it is not made of sines and cosines")
+        return _wrong_base(patient, slip)
+    name, base = reading.name, float(reading.name["base"])
+    fits = name["scaling"] != "unknown" and name["error"] <= 1e-3
+    plain = name["scaling"] == "none" and is_round(base)
+    known = slips.of_base(code.omega, reading.width)
+    if known and known[1] and not plain:
+        return _wrong_base(patient, known[0])
+    if expects(patient, "base"):
+        return passed("D-BASE", f"base {base:g}", name["error"])
+    if known and name["spacing"] == "paper":
+        return _wrong_base(patient, known[0], "risky")
+    rule = slips.of_rows(reading.table) if not (fits and plain) else None
+    if rule is not None or not fits:
+        return _wrong_base(patient, rule or _free(reading))
+    if len(code.omega) > 1 and not is_round(base):
+        return _wrong_base(patient, _odd_base(base), "risky")
+    return _plain_base(patient, reading)
+
+
+def _plain_base(patient: Patient, reading: Reading) -> Verdict:
+    name, base = reading.name, float(reading.name["base"])
+    slow = name["scaling"].split(" ")
+    factor = float(slow[1]) if slow[0] == "linear" else 1.0
+    if abs(2 * factor - round(2 * factor)) > 1e-2 or factor < 1:
+        text = f"positions are divided by {factor:g} before anything else"
+        return _wrong_base(patient, text, "risky")
+    if base == 1e4 or math.isnan(base):
+        return passed("D-BASE", f"base {base:g}, {name['scaling']}", name["error"])
+    return bad(
+        patient,
+        "D-BASE",
+        "differs",
+        f"Its base is {base:g}, where 10000 is usual; wavelengths end near "
+        f"{2 * math.pi * base:.3g} positions.",
+        "Keep it, if what was trained had it.",
+        value=base,
+    )
+
+
+def _wrong_base(patient: Patient, why: str, severity: str = "wrong") -> Verdict:
+    code = reading_of(patient).code
+    seen = None if code is None or len(code.omega) < 2 else float(code.omega[1])
+    unsure = (
+        " If it is meant so, say expected={'base': …}." if severity != "wrong" else ""
+    )
+    return bad(
+        patient,
+        "D-BASE",
+        severity,
+        f"The frequencies are not those of 10000^(−2i/d): {why}.{unsure}",
+        "Use 10000 ** (-2 * i / d) for pair i = 0 … d/2 − 1, in float.",
+        value=seen,
+    )
+
+
+def _free(reading: Reading) -> str:
+    code = reading.code
+    assert code is not None
+    w = code.omega
+    wanted = 1e4 ** (-2 * torch.arange(len(w), dtype=torch.float64) / reading.width)
+    i = int((w / wanted).log().abs().argmax())
+    return (
+        f"pair {i} turns by {float(w[i]):.4g} at each position, where "
+        f"{float(wanted[i]):.4g} is right, and no rule explains it"
+    )
+
+
+def _odd_base(base: float) -> str:
+    return f"they fall as with base {base:.6g}, which nobody chooses"
+
+
+def _torn(reading: Reading) -> str | None:
+    """The first pair of channels with waves of two frequencies."""
+    for blocks in (False, True):
+        waves = channel_waves(reading.table)
+        half = (reading.width + 1) // 2
+        seen = [c for c in range(reading.width) if waves[c] is not None]
+        if len(seen) < 2:
+            return None
+        for c in seen:
+            partner = c + half if blocks else c + 1
+            ours, theirs = waves[c], waves[partner] if partner < len(waves) else None
+            if (not blocks and c % 2) or ours is None or theirs is None:
+                continue
+            if abs(ours[0] - theirs[0]) > 1e-3 * ours[0]:
+                return (
+                    f"channels {c} and {partner} turn by {ours[0]:.4g} and "
+                    f"{theirs[0]:.4g} at each position; the sine and the cosine of a "
+                    "pair need one frequency"
+                )
+    return None
+
+
+def _uneven(reading: Reading) -> str | None:
+    """Pairs on a circle that do not go round it evenly."""
+    table, half = reading.table, (reading.width + 1) // 2
+    for blocks in (False, True):
+        a = table[:, :half] if blocks else table[:, ::2]
+        b = table[:, half:] if blocks else table[:, 1::2]
+        z = torch.complex(b, a[:, : b.shape[1]])
+        size = z.abs()
+        if float((size - size[0, 0]).abs().max()) > FINE * float(size[0, 0]):
+            continue
+        steps = (z[1:] * z[:-1].conj()).angle()[:, 0].tolist()
+        if max(abs(step) for step in steps) < FINE:
+            continue
+        return (
+            "angles are not positions times frequencies: pair 0 turns by "
+            f"{steps[0]:.4g}, then by {steps[1]:.4g}, then by {steps[2]:.4g}"
+        )
+    return None
+
+
+def channel_waves(table: Tensor) -> list[tuple[float, float] | None]:
+    """(frequency, amplitude) of each channel that is a wave, fast enough to be seen.
+
+    For a wave t_(p+1) + t_(p−1) = 2·cos ω · t_p at every p.
+    """
+    found: list[tuple[float, float] | None] = []
+    both, middle = table[2:] + table[:-2], table[1:-1]
+    power = middle.square().sum(0)
+    cos = (both * middle).sum(0) / (2 * power).clamp_min(1e-12)
+    rest = (both - 2 * cos * middle).abs().amax(0) / table.abs().amax(0).clamp_min(1e-9)
+    for c in range(table.shape[1]):
+        steady = float(rest[c]) <= FINE and abs(float(cos[c])) < 1 - 1e-4
+        steady = steady and float(power[c]) > 0
+        size = float((2 * power[c] / len(middle)).sqrt())
+        found.append((math.acos(float(cos[c])), size) if steady else None)
+    return found
+
+
+@sorted_out("D-NORM")
+def check_norm(patient: Patient, reading: Reading) -> Verdict:
+    """sin² + cos² is the same at every position and in every pair."""
+    code = reading.code
+    table = reading.table
+    if code is None and not any(channel_waves(table)) if len(table) > 8 else True:
+        return NotApplicable("D-NORM", "it is not made of sines and cosines")
+    if code is not None and code.complete:
+        return _gain(patient, reading)
+    half = (table.shape[1] + 1) // 2
+    blocks = code is not None and code.blocks
+    a = table[:, :half] if blocks else table[:, ::2]
+    b = table[:, half:] if blocks else table[:, 1::2]
+    norms = (a[:, : b.shape[1]].square() + b.square()).sqrt()
+    spread = norms.amax(0) - norms.amin(0)
+    middle = norms.median()
+    pair = int(torch.maximum(spread, (norms - middle).abs().amax(0)).argmax())
+    return bad(
+        patient,
+        "D-NORM",
+        "wrong",
+        f"sin² + cos² is not the same everywhere: in pair {pair} its root runs from "
+        f"{float(norms[:, pair].min()):.4g} to {float(norms[:, pair].max()):.4g}, "
+        f"elsewhere it is {float(middle):.4g}.",
+        "Give both channels of every pair the same angle and the same amplitude.",
+        value=float(spread.max()),
+        tolerance=FINE,
+    )
+
+
+def _gain(patient: Patient, reading: Reading) -> Verdict:
+    code = reading.code
+    assert code is not None
+    if abs(code.gain - 2) < 1e-3 and not expects(patient, "gain"):
+        return bad(
+            patient,
+            "D-NORM",
+            "risky",
+            "The code has amplitude 2: it is added twice. If it is meant so, say "
+            "expected={'gain': 2}.",
+            "Add it once.",
+            value=code.gain,
+            chapter="07 Add, scale, and find the √d_model bug",
+        )
+    return passed("D-NORM", "sin² + cos² = gain² in every pair", code.gain)
+
+
+@sorted_out("D-OFFSET")
+def check_offset(patient: Patient, reading: Reading) -> Verdict:
+    """Row 0 is position 0."""
+    code = reading.code
+    if code is None or not code.complete:
+        return NotApplicable("D-OFFSET", "a table without structure starts anywhere")
+    if math.isnan(code.offset):
+        return bad(
+            patient,
+            "D-OFFSET",
+            "wrong",
+            "The pairs do not start together: row 0 is no position at all.",
+            "Multiply every frequency with the same positions 0, 1, 2, …",
+        )
+    where = code.offset
+    if abs(where) < 0.05 and not code.downward:
+        return passed("D-OFFSET", "row 0 is position 0", where, 0.05)
+    usual = where > 1.5 and abs(where - round(where)) < 0.05 and not code.downward
+    if expects(patient, "offset"):
+        return passed("D-OFFSET", f"row 0 is position {where:g}", where)
+    return bad(
+        patient,
+        "D-OFFSET",
+        "differs" if usual else "wrong" if code.downward else "risky",
+        f"Row 0 holds the code of position {where:.4g}"
+        + (", and later rows count down." if code.downward else "."),
+        "Start at 0, or say expected={'offset': …} if the model was trained so.",
+        value=where,
+        tolerance=0.05,
+    )
+
+
+@sorted_out("D-SHAPE")
+def check_lone(patient: Patient, reading: Reading) -> Verdict:
+    """Of an odd width, the last channel is a sine, or empty."""
+    code, name = reading.code, reading.name
+    if code is None or reading.width % 2 == 0 or name.get("scaling") != "none":
+        return NotApplicable("D-SHAPE", "every channel has a partner")
+    at = len(code.omega) if code.blocks else reading.width - 1
+    seen = reading.table[:, at]
+    slow = float(name["base"]) ** (-2 * len(code.omega) / reading.dim)
+    places = torch.arange(len(seen), dtype=torch.float64) + code.offset
+    wanted = code.gain * (places * slow).sin()
+    other = code.gain * (places * slow).cos()
+    gap = min(float((seen - w).abs().max()) for w in (wanted, other, 0 * seen))
+    if gap <= FINE or name["spacing"] != "paper":
+        return passed("D-SHAPE", "the last channel is a sine", gap, FINE)
+    return bad(
+        patient,
+        "D-SHAPE",
+        "wrong",
+        f"The width {reading.width} is odd, and channel {at}, which has no partner, is "
+        "neither the next sine nor empty.",
+        "An odd width has ⌈d/2⌉ sines and ⌊d/2⌋ cosines.",
+        value=gap,
+        tolerance=FINE,
+    )
+
+
+@sorted_out("D-LEN")
+def check_len(patient: Patient, reading: Reading) -> Verdict:
+    """Far rows are there, are refused, or follow the rule: no wrap, no clamp."""
+    one = rows(patient, 1)
+    if not isinstance(one, Tensor) or one.shape != (1, reading.width):
+        said = f"shape {tuple(one.shape)}" if isinstance(one, Tensor) else one
+        return bad(
+            patient, "D-LEN", "risky", f"A text of one token fails: {said}.",
+            "Keep the axis of positions when it has length 1; do not squeeze all axes.",
+        )  # fmt: skip
+    if not torch.allclose(one.double(), reading.table[:1], atol=1e-2):
+        return bad(
+            patient, "D-LEN", "wrong", "A text of one token does not get row 0.",
+            "Make row p from p alone.",
+        )  # fmt: skip
+    for count in far(patient, reading):
+        got = rows(patient, count)
+        if not isinstance(got, Tensor):
+            continue
+        trouble = _outrun(reading, got, count)
+        if trouble:
+            return bad(
+                patient, "D-LEN", "wrong", trouble,
+                "Refuse positions that have no row, or compute their rows.",
+            )  # fmt: skip
+        return passed("D-LEN", f"{count} rows are there", float(count))
+    return passed("D-LEN", "positions without a row are refused")
+
+
+def far(patient: Patient, reading: Reading) -> list[int]:
+    """Lengths to ask for, the longest first."""
+    last = patient.options.get("max_len") or patient.facts.get("limit")
+    least = 3 * int(last) + 5 if last else 0
+    counts = {n for n in (*_LONG, least) if n * reading.width <= _MOST or n == least}
+    return sorted((n for n in counts if n), reverse=True)
+
+
+def _outrun(reading: Reading, got: Tensor, count: int) -> str | None:
+    if len(got) != count:
+        return f"Asked for {count} rows, it gives {len(got)} and says nothing."
+    last = got[-1]
+    if torch.equal(last, got[-2]):
+        first = int((got == last).all(-1).nonzero()[0])
+        return f"Rows {first} to {count - 1} are all the same: it stops counting there."
+    again = (got[: count - 1] == last).all(-1).nonzero().flatten()
+    if len(again):
+        period = count - 1 - int(again[-1])
+        return (
+            f"Row {count - 1} is row {int(again[-1])} again: it wraps after {period}."
+        )
+    if not bool(last.any()) and bool(reading.table.any()):
+        first = int(got.any(-1).nonzero()[-1]) + 1
+        return f"Rows from {first} on are empty: those tokens have no position."
+    return None
+
+
+@sorted_out("D-LONG")
+def check_long(patient: Patient, reading: Reading) -> Verdict:
+    """Rows far out are those of exact angles, up to what float32 angles cost."""
+    code = reading.code
+    known = code is not None and code.complete and reading.name["scaling"] != "unknown"
+    if not known or code is None or reading.axes:
+        return NotApplicable("D-LONG", "there is no rule to compare with")
+    for count in far(patient, reading):
+        got = rows(patient, count)
+        if isinstance(got, Tensor) and len(got) == count:
+            break
+    else:
+        return NotApplicable("D-LONG", "it has no long table")
+    places = torch.linspace(0, count - 1, min(count, 1500)).round().long().unique()
+    gap = reading.misses(got[places], places) / code.gain
+    error, at = float(gap.max()), int(places[int(gap.argmax())])
+    # float32: the angle p·ω carries about ten roundings of p·2^-24; a table that is
+    # stored in 16 bits, half a unit of its last place besides
+    allowed = 1e-6 * count + (COARSE if code.coarse else 1e-5)
+    if error <= 1e-5 or (code.coarse and error <= COARSE):
+        return passed("D-LONG", f"exact at {count} positions", error, 1e-5)
+    text = f"At position {at} it is {error:.2g} away from the exact code"
+    if error <= allowed:
+        return bad(
+            patient, "D-LONG", "note", text + ", as float32 angles are.",
+            "Make angles in float64 and round the result.", value=error, tolerance=1e-5,
+        )  # fmt: skip
+    return bad(
+        patient, "D-LONG", "wrong", text + ".",
+        "Make angles in float64 and round the result; make far rows by the same rule.",
+        value=error, tolerance=allowed,
+    )  # fmt: skip
+
+
+@sorted_out("D-HISTORY")
+def check_history(patient: Patient, reading: Reading) -> Verdict:
+    """The same call gives the same rows, whatever was called before."""
+    call = patient.renewed()
+    first = reading.probe(call, 5)
+    for other in (64, 3, 9):
+        reading.probe(call, other)
+    again = reading.probe(call, 5)
+    if not isinstance(first, Tensor):
+        return NotApplicable("D-HISTORY", f"it has no five rows: {first}")
+    gap = math.inf
+    if isinstance(again, Tensor) and first.shape == again.shape:
+        gap = float((first.double() - again.double()).abs().max())
+    if gap <= 1e-6:
+        return passed("D-HISTORY", "calls do not change each other", gap, 1e-6)
+    return bad(
+        patient,
+        "D-HISTORY",
+        "wrong",
+        "Five rows are not the same before and after calls of other lengths"
+        + (f": {again}." if not isinstance(again, Tensor) else "."),
+        "Keep nothing between calls, or key what is kept by all that it depends on.",
+        value=gap,
+        tolerance=1e-6,
+    )
