@@ -160,7 +160,6 @@ def _look(patient: Patient, found: Survey) -> None:
     found.pairs = _pairs(found.partners)
     if found.pairs:
         _speeds(patient, found)
-    return found
 
 
 def _keys(patient: Patient) -> Tensor | None:

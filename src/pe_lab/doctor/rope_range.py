@@ -1,0 +1,207 @@
+"""Far and odd positions: past a table, past what a dtype can count, out of order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pe_lab.doctor.guard import Failure
+from pe_lab.doctor.kind import Patient
+from pe_lab.doctor.report import Finding, NotApplicable, Passed, Verdict
+from pe_lab.doctor.rope_checks import ROTATE, explained, ladder, wrong
+from pe_lab.doctor.rope_survey import (
+    SAME,
+    Survey,
+    angles,
+    head_dim,
+    random_heads,
+    run,
+    survey,
+    wrapped,
+)
+
+# Starts of runs: past every table of a usual size, and past what 16 bits count.
+_STARTS = (1000, 2**11, 2**12, 2**13, 10**4, 2**14, 2**15, 2**16, 10**5, 2**17, 10**6)
+
+
+def check_packed(patient: Patient) -> Verdict:
+    """Ids that are no run, as of packed or padded text, are taken one by one."""
+    if earlier := explained(patient, "D-CACHE"):
+        return earlier
+    if patient.options.get("contiguous"):
+        return NotApplicable("D-CACHE", "ids are runs, as the caller says")
+    ids = torch.tensor([0, 1, 2, 0, 1, 5, 9])
+    x = random_heads(1, 2, 7, head_dim(patient))
+    out = patient.guard.call(patient.renewed(), x, ids)
+    whole = patient.guard.call(
+        patient.renewed(), x[:, :, :1].expand(-1, -1, 10, -1), run(0, 10)
+    )
+    again = patient.guard.call(
+        patient.renewed(), x[:, :, :1].expand(-1, -1, 7, -1), ids
+    )
+    if any(isinstance(o, Failure) for o in (out, whole, again)):
+        return NotApplicable("D-CACHE", f"ids with gaps: {out or whole or again}")
+    apart = float((again - whole[:, :, ids]).abs().max())
+    if apart <= 10 * SAME:
+        return Passed("D-CACHE", "each id counts for itself", apart, 10 * SAME)
+    return wrong(
+        patient,
+        "D-CACHE",
+        "The ids 0, 1, 2, 0, 1, 5, 9 are not taken one by one: packed documents and "
+        "padded rows get the angles of a plain run.",
+        severity="risky",
+        value=apart,
+        tolerance=10 * SAME,
+        remedy="Index the table by the ids. If the call has only an offset, say "
+        "contiguous=True.",
+    )
+
+
+def check_far(patient: Patient) -> list[Verdict]:
+    """Positions to a million: exact, refused, or wrong."""
+    cause = patient.facts.get("cause")
+    found = survey(patient)
+    if cause or not found.pairs:
+        why = f"explained by {cause}" if cause else "there are no pairs"
+        return [NotApplicable("D-LONG", why), NotApplicable("D-LEN", why)]
+    omega = _exact(patient, found)
+    worst, end = (0.0, 0), None
+    for start in (*(2**k for k in range(3, 10)), *_STARTS):
+        if start * _growth(found) > 60:
+            end = Passed("D-LEN", f"gains leave float32 before {start}")
+            break
+        there = angles(patient, run(start))
+        if isinstance(there, Failure):
+            end = _refuses(patient, start, there)
+            break
+        error = _error(there, start, omega, found)
+        if not error <= _plain(start):
+            return _bad(patient, start, there, omega, error)
+        worst = max(worst, (error, start))
+    return [_accuracy(worst), end or Passed("D-LEN", "positions to 10⁶ are taken")]
+
+
+def _growth(found: Survey) -> float:
+    """By how much the logarithm of a gain changes per position, as xPos has it."""
+    return float((found.gain[-1] / found.gain[0]).log().abs().max() / 7)
+
+
+def _exact(patient: Patient, found: Survey) -> Tensor:
+    """The ladder's own frequencies if they were recognised, else those measured."""
+    named = ladder(patient)
+    sign = found.omega.sign()
+    near = named["error"] <= 1e-5 and named["ladder"].shape == found.omega.shape
+    return named["ladder"] * sign if near else found.omega
+
+
+def _error(there: Tensor, start: int, omega: Tensor, found: Survey) -> float:
+    wanted = run(start)[:, None].double() * omega + found.phase
+    return float(wrapped(there - wanted).abs().max().nan_to_num(10.0))
+
+
+def _plain(position: int) -> float:
+    """Radians that float32 angles are off by: some roundings of p·ω ≤ p."""
+    return 4e-5 + 6 * position * 2.0**-24
+
+
+def _accuracy(worst: tuple[float, int]) -> Verdict:
+    error, start = worst
+    if error <= 1e-4:
+        return Passed(
+            "D-LONG", "angles are exact as far as they were taken", error, 1e-4
+        )
+    return Finding(
+        "D-LONG",
+        "note",
+        f"At position {start} an angle is off by {error:.2g} radians, as products in "
+        "float32 are.",
+        value=error,
+        tolerance=1e-4,
+        remedy="Make angles in float64, and round cosine and sine.",
+        chapter=ROTATE,
+    )
+
+
+def _refuses(patient: Patient, start: int, failure: Failure) -> Verdict:
+    """A refusal is right, unless a long input reaches that position."""
+    if start <= 20000:
+        long = angles(patient, run(0, start + 4))
+        if not isinstance(long, Failure):
+            return wrong(
+                patient,
+                "D-LEN",
+                f"Position {start} is refused in a short input ({failure}), and taken "
+                "in a long one: the bound is checked against the chunk, not its end.",
+                value=float(start),
+                remedy="Compare the largest id with the size of the table, and grow it.",
+            )
+    return Passed("D-LEN", f"position {start} is refused: {failure}")
+
+
+def _bad(
+    patient: Patient, start: int, there: Tensor, omega: Tensor, error: float
+) -> list[Verdict]:
+    first = _first_bad(patient, start // 2, start, omega)
+    beyond = angles(patient, run(2 * first + 1))
+    how = "" if isinstance(beyond, Failure) else _how(patient, first, beyond)
+    slow = (omega.abs() * (2 * first + 4) < 2) & (omega != 0)
+    if not how and bool(slow.any()) and isinstance(beyond, Tensor):
+        i = int(slow.nonzero()[0])
+        seen = float(wrapped(beyond[0, i] - survey(patient).phase[i]) / omega[i])
+        share = abs(seen / (2 * first + 1) - 1)
+        how = f"as position {seen:.4g}" if share > 0.05 else ""
+    if how:
+        return [
+            wrong(
+                patient,
+                "D-LEN",
+                f"From about position {first} on, tokens are turned wrongly, without an "
+                f"error: position {2 * first + 1} {how}.",
+                value=float(first),
+                remedy="Refuse positions past the table, or compute the angles.",
+            )
+        ]
+    return [
+        wrong(
+            patient,
+            "D-LONG",
+            f"Angles are off by {error:.2g} radians at position {start}, and wrong from "
+            f"about {first} on: positions or angles are rounded to few digits.",
+            value=error,
+            tolerance=_plain(start),
+            remedy="Make angles in float32 or wider, from integer positions.",
+        )
+    ]
+
+
+def _first_bad(patient: Patient, good: int, bad: int, omega: Tensor) -> int:
+    found = survey(patient)
+    while bad - good > 1:
+        middle = (good + bad) // 2
+        there = angles(patient, torch.tensor([middle]))
+        fine = isinstance(there, Tensor)
+        if fine:
+            wanted = middle * omega + found.phase
+            fine = float(wrapped(there - wanted).abs().max()) <= _plain(middle)
+        good, bad = (middle, bad) if fine else (good, middle)
+    return bad
+
+
+def _how(patient: Patient, first: int, beyond: Tensor) -> str:
+    """In words, what is done beyond the last good position; "" if it is not plain."""
+    if not bool(beyond.isfinite().all()):
+        return "gives NaN"
+    if float(beyond.abs().max()) <= SAME:
+        return "is not turned at all"
+    for other, name in ((first - 1, "the last of the table"), (first + 1, "wrapped")):
+        there: Any = angles(patient, torch.tensor([max(0, other)]))
+        if name == "wrapped":
+            there = angles(patient, run(1))
+        if (
+            isinstance(there, Tensor)
+            and float((there[0] - beyond[0]).abs().max()) <= SAME
+        ):
+            return f"as position {first - 1 if name != 'wrapped' else 1}"
+    return ""
