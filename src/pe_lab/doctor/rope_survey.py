@@ -194,7 +194,7 @@ def _speeds(patient: Patient, found: Survey) -> None:
         omega, miss = _refined(omega, near[position] - near[0], position)
         if miss > 0.1:
             found.bend = found.bend or position
-    found.omega = omega
+    found.omega = _unaliased(omega)
     for start in FAR if found.bend is None else ():
         there = angles(patient, run(start))
         if isinstance(there, Failure):
@@ -202,7 +202,8 @@ def _speeds(patient: Patient, found: Survey) -> None:
             return
         for i in range(4):
             omega, miss = _refined(found.omega, there[i] - found.phase, start + i)
-            if not miss <= 1e-3 + start * 2**-20:
+            fastest = max(1.0, float(omega.abs().max()))
+            if not miss <= 1e-3 + start * 2**-20 * fastest:
                 found.bend = start + i
                 return
             found.omega = omega
@@ -212,3 +213,24 @@ def _refined(omega: Tensor, angle: Tensor, position: int) -> tuple[Tensor, float
     """(the frequency seen at this position, radians by which it surprises)."""
     miss = wrapped(angle - position * omega)
     return omega + miss / position, float(miss.abs().max())
+
+
+def _unaliased(omega: Tensor) -> Tensor:
+    """Speeds above π, seen as backwards, if a geometric ladder says that they are.
+
+    Integer positions show a speed up to full turns; the ladder through its slowest two
+    pairs tells how many there are.
+    """
+    for order in (1, -1) if len(omega) > 4 else ():
+        w = omega.flip(0) if order == 1 else omega
+        ratio = w[1] / w[0]
+        if not (0 < float(w[0]) < 1 and float(ratio) > 1 and bool((w < 0).any())):
+            continue
+        steps = torch.arange(len(w), dtype=torch.float64)
+        guess = w[0] * ratio**steps
+        miss = wrapped(w - guess)
+        # two speeds of float32 know their ratio to about 1e-6
+        if bool((miss.abs() <= 1e-4 + 1e-5 * guess * steps).all()):
+            fixed = guess + miss
+            return fixed.flip(0) if order == 1 else fixed
+    return omega

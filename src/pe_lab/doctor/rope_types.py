@@ -206,7 +206,9 @@ def _gradient(patient: Patient) -> Finding | None:
 
     gradient = patient.guard.call(slope, x, run(5))
     if isinstance(gradient, Failure) or isinstance(plain, Failure):
-        return None if isinstance(plain, Failure) else _no_training(gradient)
+        # writing into a leaf is D-INPUT's finding
+        silent = isinstance(plain, Failure) or patient.guard.mutated
+        return None if silent else _no_training(gradient)
     # R is linear: x · ∂(½|Rx|²)/∂x = |Rx|²
     ratio = float((x * gradient).sum() / plain.square().sum())
     if abs(ratio - 1) <= 1e-3:
@@ -249,7 +251,7 @@ def _inference(patient: Patient) -> Finding | None:
     if patient.guard.call(inferred, x, run(0)) is not None:
         return None
     failure = patient.guard.call(trained, x, run(0))
-    if not isinstance(failure, Failure):
+    if not isinstance(failure, Failure) or patient.guard.mutated:
         return None
     return Finding(
         "D-STATE",
