@@ -1,5 +1,8 @@
 """What a config leaves open, contradicts or cannot say is in the notes."""
 
+import copy
+import pickle
+
 import pytest
 
 from pe_lab import hf
@@ -57,3 +60,53 @@ def test_every_trap_is_named(changes, phrases):
 
 def test_a_plain_config_leaves_nothing_to_say():
     assert hf.from_config(LLAMA | {"head_dim": 64}).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "sort", "severity"),
+    [
+        ({"head_dim": None}, "head_dim", "derived", "note"),
+        ({"num_attention_heads": 3}, "head_dim", "derived", "risky"),
+        ({"rope_theta": None}, "rope_theta", "assumed", "note"),
+        ({"rope_scaling": {"type": "linear", "factor": 4.0}}, "rope_type", "legacy", "note"),
+        ({"rope_scaling": {"type": "mrope", "rope_type": "default"}}, "rope_type", "legacy", "note"),
+        ({"rope_scaling": {"type": "linear", "rope_type": "default"}}, "rope_type", "contradiction", "risky"),
+        ({"partial_rotary_factor": 0.5}, "partial_rotary_factor", "ignored", "wrong"),
+        ({"rope_interleave": True}, "rope_interleave", "ignored", "wrong"),
+        # a factor that nothing reads, one that does nothing, a word of nobody's, a slip
+        ({"rope_scaling": {"rope_type": "default", "factor": 4.0}}, "factor", "ignored", "risky"),
+        ({"rope_scaling": {"rope_type": "default", "factor": 1.0}}, "factor", "ignored", "note"),
+        ({"rope_scaling": {"rope_type": "linear", "factor": 4.0, "finetuned": True}}, "finetuned", "ignored", "note"),
+        ({"rope_scaling": SCALED["yarn"] | {"rope_type": "yarn", "beta_fst": 8}}, "beta_fst", "ignored", "risky"),
+        # a reach that is not used up, and one that does not suffice
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 64}}, "factor", "contradiction", "note"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 64}}, "factor", "contradiction", "risky"),
+        ({"rope_scaling": {"rope_type": "yarn", "factor": 2.0}}, "original_max_position_embeddings", "assumed", "risky"),
+        ({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0, "original_max_position_embeddings": 64}}, "original_max_position_embeddings", "contradiction", "risky"),
+        ({"use_logn_attn": True}, "use_logn_attn", "not expressed", "note"),
+        ({"position_embedding_type": "alibi"}, "position_embedding_type", "ignored", "risky"),
+    ],
+)  # fmt: skip
+def test_a_note_says_of_which_sort_it_is_and_how_grave(changes, key, sort, severity):
+    found = [n for n in hf.from_config(LLAMA | changes).notes if n.key == key]
+    assert (sort, severity) in [(n.sort, n.severity) for n in found], found
+
+
+def test_a_note_is_a_text_that_survives_copies():
+    note = hf.Note("a text", "ignored", "risky", "factor")
+    for twin in (copy.deepcopy(note), pickle.loads(pickle.dumps(note))):
+        assert twin == "a text" and isinstance(twin, hf.Note)
+        assert (twin.sort, twin.severity, twin.key) == ("ignored", "risky", "factor")
+    assert note.upper() == "A TEXT" and repr(note) == "'a text'"
+    with pytest.raises(ValueError, match="sort needs"):
+        hf.Note("a text", "odd")
+
+
+def test_the_layout_of_a_family_is_not_changed_by_a_key_that_its_code_does_not_read():
+    """Only DeepSeek's code and its heirs read rope_interleave in transformers 5.24."""
+    reading = hf.from_config(LLAMA | {"rope_interleave": True})
+    assert reading.encoding.layout == "half"
+    says(reading, "rope_interleave True is ignored: code of this family has 'half'")
+    assert (
+        hf.from_config(LLAMA | {"rope_interleave": False, "head_dim": 64}).notes == ()
+    )

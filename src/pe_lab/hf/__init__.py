@@ -16,8 +16,9 @@ from pe_lab.encodings.base import PositionalEncoding
 from .config import read
 from .families import FAMILIES, Family
 from .layers import chosen, layers
+from .note import Note
 
-__all__ = ["FAMILIES", "Family", "Reading", "from_config"]
+__all__ = ["FAMILIES", "Family", "Note", "Reading", "from_config"]
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,8 @@ class Reading:
 
     Args:
         encoding: computes what the model computes; of the layer asked for, or of most.
-        notes: sentences: all that was assumed, derived, contradictory or ignored.
+        notes: sentences: all that was assumed, derived, contradictory or ignored; each
+            also says of which sort it is.
         model_type: the family that was read.
         per_layer: one encoding for each layer; empty if the number is not known.
         softmax_scale_factor: what the scheme asks 1/√head_dim to be multiplied by.
@@ -38,7 +40,7 @@ class Reading:
     """
 
     encoding: PositionalEncoding
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     model_type: str = ""
     per_layer: tuple[PositionalEncoding, ...] = ()
     softmax_scale_factor: float = 1.0

@@ -52,7 +52,8 @@ class Config(Keys):
         if given is not None:
             return given
         if family is not None and "head_dim" not in self.values:
-            self.note(f"head_dim is not given: {family} is the family's.")
+            told = f"head_dim is not given: {family} is the family's."
+            self.note(told, "assumed", key="head_dim")
             return family
         return self.derived_head_dim()
 
@@ -66,10 +67,12 @@ class Config(Keys):
             )
         dim, rest = divmod(hidden, heads)
         exact = "rounds down to" if rest else "="
-        self.note(f"head_dim is not given: {hidden} / {heads} {exact} {dim}.")
+        told = f"head_dim is not given: {hidden} / {heads} {exact} {dim}."
+        self.note(told, "derived", "risky" if rest else "note", "head_dim")
         rope_type = self.rope.get("rope_type") or self.rope.get("type")
         if "head_dim" in self.values and rope_type in ("yarn", "dynamic", "longrope"):
-            self.note(f"head_dim null makes transformers 5.24 fail with {rope_type!r}.")
+            told = f"head_dim null makes transformers 5.24 fail with {rope_type!r}."
+            self.note(told, "contradiction", "wrong", "head_dim")
         return dim
 
 
@@ -80,7 +83,8 @@ def read(config: Any, length: int | None, part: str | None) -> Config:
     rope = _rope(keys, family)
     for name, remark in REMARKS.items():
         if keys.get(name) or rope.get(name):
-            keys.note(f"{name}: {remark}; the encoding does not.")
+            told = f"{name}: {remark}; the encoding does not."
+            keys.note(told, "not expressed", key=name)
     return Config(keys.values, keys.notes, model_type, family, rope, length, part)
 
 
@@ -94,7 +98,8 @@ def _language_model(keys: Keys) -> tuple[Keys, str]:
     keys.note(f"Read from {text}, the language model's part.")
     for key in ("rope_theta", "rope_scaling", "rope_parameters"):
         if keys.get(key) not in (None, inside.get(key)):
-            keys.note(f"{key} beside {text} is ignored.")
+            told = f"{key} beside {text} is ignored."
+            keys.note(told, "contradiction", "risky", key)
     return inside, model_type
 
 
@@ -108,12 +113,14 @@ def _family(keys: Keys, model_type: str) -> Family:
     if found:
         keys.note(
             f"{unknown} by Llama's rule (halves paired) because of "
-            f"{', '.join(map(keys.name, found))}. Compare with the model's code."
+            f"{', '.join(map(keys.name, found))}. Compare with the model's code.",
+            "assumed",
+            key="model_type",
         )
         mla = "qk_rope_head_dim" in found
-        return Family(partial=1.0, mla=mla, mscale=mla)
+        return Family(partial=1.0, choice=True, mla=mla, mscale=mla)
     if keys.flag("alibi"):
-        keys.note(f"{unknown} as ALiBi.")
+        keys.note(f"{unknown} as ALiBi.", "assumed", key="model_type")
         return Family("alibi")
     sought = ", ".join(name for sign in _SIGNS for name in names(sign))
     raise ValueError(
@@ -126,9 +133,11 @@ def _rope(keys: Keys, family: Family) -> Keys:
     """rope_parameters under its new or its old name."""
     new, old = keys.get("rope_parameters"), keys.get("rope_scaling")
     if new and old and new != old:
-        keys.note("rope_parameters is ignored: rope_scaling is there too and differs.")
+        told = "rope_parameters is ignored: rope_scaling is there too and differs."
+        keys.note(told, "contradiction", "risky", "rope_parameters")
     if not (old or new) and family.rope:
-        keys.note(f"No rope parameters: the family's are assumed, {family.rope}.")
+        told = f"No rope parameters: the family's are assumed, {family.rope}."
+        keys.note(told, "assumed", key="rope_parameters")
         return Keys(family.rope, keys.notes)
     name = "rope_scaling" if old else "rope_parameters"
     return Keys(mapping(name, old or new or {}), keys.notes)

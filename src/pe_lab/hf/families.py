@@ -19,6 +19,7 @@ class Family:
             None: the family's code turns whole heads, whatever the config says.
         rope: what transformers assumes if the config has no rope parameters.
         layout: of the pairs, as for `pe_lab.apply_rope`.
+        choice: whether rope_interleave in the config chooses the layout.
         mla: turned are the qk_rope_head_dim channels that are split off each head.
         mscale: mscale_all_dim also corrects the softmax scale.
         full_every: (key, default, remainder): layer i sees everything if
@@ -41,6 +42,7 @@ class Family:
     head_dim: int | None = None
     rope: dict[str, Any] = field(default_factory=dict)
     layout: str = "half"
+    choice: bool = False
     mla: bool = False
     mscale: bool = False
     full_every: tuple[str, int, int] | None = None
@@ -65,7 +67,7 @@ _MINISTRAL3 = {
     "rope_type": "yarn", "factor": 16.0, "mscale": 1.0, "mscale_all_dim": 1.0,
     "llama_4_scaling_beta": 0.1, _LENGTH: 16384,
 }  # fmt: skip
-_MLA = Family(mla=True, mscale=True, layout=_INTERLEAVED)
+_MLA = Family(mla=True, mscale=True, layout=_INTERLEAVED, choice=True)
 _GEMMA3 = Family(
     base=1e6,
     head_dim=256,
@@ -94,7 +96,7 @@ _ROWS: tuple[tuple[str, Family], ...] = (
     ("bitnet mllama", Family(base=5e5)),
     ("apertus", Family(base=1.2e7, rope=_APERTUS)),
     ("gpt_oss", Family(base=1.5e5, head_dim=64, rope=_GPT_OSS)),
-    ("nomic_bert", Family(base=1000.0)),
+    ("nomic_bert", Family(base=1000.0, choice=True)),
     # rotations of the first channels of each head
     ("gpt_neox stablelm", Family(partial=0.25)),
     ("phi persimmon nemotron recurrent_gemma bamba glm4_moe", Family(partial=0.5)),

@@ -13,6 +13,8 @@ from torch import Tensor
 
 from pe_lab import refuse
 
+from .note import Note
+
 # The names of one thing; the first that has a value counts.
 NAMES = {
     "hidden_size": "hidden_size n_embd d_model dim emb_dim n_embed",
@@ -39,11 +41,13 @@ class Keys:
     """A part of a config, and the notes made while the whole is read."""
 
     values: dict[str, Any]
-    notes: list[str]
+    notes: list[Note]
 
-    def note(self, sentence: str) -> None:
-        """Tell the reader."""
-        self.notes.append(sentence)
+    def note(
+        self, text: str, sort: str = "derived", severity: str = "note", key: str = ""
+    ) -> None:
+        """Tell the reader; the words are those of `Note`."""
+        self.notes.append(Note(text, sort, severity, key))
 
     def name(self, thing: str) -> str:
         """The first of the thing's names that has a value, or its own."""

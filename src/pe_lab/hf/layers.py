@@ -61,7 +61,9 @@ def _rotations(config: Config) -> Layers:
         config.note(f"{len(still)} of {len(kinds)} layers have no position (NoPE).")
     if "sliding_attention" in kinds and config.get("sliding_window") is not None:
         config.note(
-            "Layers of kind sliding_attention see a window: that is a mask's task."
+            "Layers of kind sliding_attention see a window: that is a mask's task.",
+            "not expressed",
+            key="sliding_window",
         )
     return [encoding for encoding, _ in found], max(factor for _, factor in found)
 
@@ -109,7 +111,8 @@ def _parameters(config: Config, kind: str) -> dict[str, Any] | None:
     """The rope parameters of one kind of layer, None for layers without position."""
     rope, local = config.rope.values, config.family.local
     if "attention" not in kind or "linear" in kind:
-        config.note(f"Layers of kind {kind!r:.80} have no attention scores to encode.")
+        told = f"Layers of kind {kind!r:.80} have no attention scores to encode."
+        config.note(told, "not expressed", key="layer_types")
         return None
     if any(isinstance(value, Mapping) for value in rope.values()):
         return _nested(config, kind)
@@ -117,6 +120,9 @@ def _parameters(config: Config, kind: str) -> dict[str, Any] | None:
         return rope
     key, default = local
     base = config.values.get(key)
+    if base is None:
+        told = f"{key} is not given: {default:g} is the family's."
+        config.note(told, "assumed", key=key)
     shared = rope if key == "local_rope_theta" else {}
     return shared | {"rope_theta": default if base is None else base}
 
@@ -125,13 +131,18 @@ def _nested(config: Config, kind: str) -> dict[str, Any] | None:
     """The rope parameters that stand under the name of a kind of layer."""
     own = config.rope.get(kind)
     if own is None:
-        config.note(f"rope_parameters has nothing for {kind!r:.80}: no rotation.")
+        severity = "note" if kind in config.rope.values else "risky"
+        told = f"rope_parameters has nothing for {kind!r:.80}: no rotation."
+        config.note(told, "assumed", severity, "rope_parameters")
         return None
     own = mapping(f"rope_parameters[{kind!r:.80}]", own)
     if own.get("truncate") is None or "truncate" in config.rope.values:
         return own
     config.note(
         "truncate inside a kind of layer is ignored: transformers looks for it one "
-        "level up."
+        "level up.",
+        "ignored",
+        "note" if own["truncate"] is True else "wrong",
+        "truncate",
     )
     return own | {"truncate": True}

@@ -17,19 +17,20 @@ _RETIRED = {"su": "longrope", "mrope": "default"}  # names of rope types
 
 def rotation(config: Config, kind: str) -> tuple[PositionalEncoding, float]:
     """The encoding of layers of one kind, and its factor on the softmax scale."""
-    head_dim, rope_type = _head_dim(config), _rope_type(config)
-    proportional = rope_type == "proportional"
+    head_dim, name = _head_dim(config), rope_type(config)
+    proportional = name == "proportional"
     dim = _dim(config, head_dim, proportional)
     if dim == 0:
-        config.note("No channel turns: no position (NoPE).")
+        told = "No channel turns: no position (NoPE)."
+        config.note(told, key="partial_rotary_factor")
         return NoPE(), 1.0
     base = _base(config, kind)
     plain = inv_freq(dim, base=base, device="cpu")
     if proportional:  # the whole head's ladder, slow pairs stopped
         plain = inv_freq(head_dim, base=base, device="cpu")
         plain[dim // 2 :] = 0
-    rule, layout = scaled(rope_type, config, plain), _layout(config)
-    usual = rope_type == "default" and layout == "half" and dim == head_dim
+    rule, layout = scaled(name, config, plain), _layout(config)
+    usual = name == "default" and layout == "half" and dim == head_dim
     sections = _sections(config, len(plain), usual)
     if sections:
         return MRoPE(head_dim, sections, base=base), rule.softmax
@@ -51,23 +52,31 @@ def _head_dim(config: Config) -> int:
     dim = config.need("qk_rope_head_dim", 0, 2**16)
     config.note(
         f"The encoding is for the {dim} channels of qk_rope_head_dim, which are split "
-        "off each head; the others have no position."
+        "off each head; the others have no position.",
+        key="qk_rope_head_dim",
     )
     return dim
 
 
-def _rope_type(config: Config) -> str:
+def rope_type(config: Config) -> str:
+    """The rule of scaling, by the name that is in use."""
     new, old = config.rope.get("rope_type"), config.rope.get("type")
     if None not in (new, old) and new != old:
-        config.note(f"type {old!r:.40} is ignored: rope_type is {new!r:.40}.")
+        told = f"type {old!r:.40} is ignored: rope_type is {new!r:.40}."
+        same = _RETIRED.get(str(old), old) == _RETIRED.get(str(new), new)
+        sort, severity = ("legacy", "note") if same else ("contradiction", "risky")
+        config.note(told, sort, severity, "rope_type")
     elif new is None and old is not None:
-        config.note("The key 'type' is the old name of rope_type.")
+        told = "The key 'type' is the old name of rope_type."
+        config.note(told, "legacy", key="rope_type")
     name = word("rope_type", new or old or "default")
     if config.model_type == "phi3" and name == "yarn":
-        config.note("rope_type 'yarn' of phi3 means 'longrope'.")
+        told = "rope_type 'yarn' of phi3 means 'longrope'."
+        config.note(told, "legacy", key="rope_type")
         return "longrope"
     if name in _RETIRED:
-        config.note(f"rope_type {name!r} is a retired name: {_RETIRED[name]!r}.")
+        told = f"rope_type {name!r} is a retired name: {_RETIRED[name]!r}."
+        config.note(told, "legacy", key="rope_type")
     return refuse.one_of("rope_type", _RETIRED.get(name, name), tuple(RULES))
 
 
@@ -77,30 +86,42 @@ def _base(config: Config, kind: str) -> float:
     if ignored and kind != "sliding_attention":
         config.note(
             f"{config.name('base')} {outside!r:.40} is ignored: the rope parameters "
-            f"say {inside!r:.40}."
+            f"say {inside!r:.40}.",
+            "contradiction",
+            "risky",
+            "rope_theta",
         )
     base = config.number("base") if inside is None else config.rope.number("rope_theta")
     if base is None:
         base = config.family.base
-        config.note(f"rope_theta is not given: {base:g} is the family's.")
+        told = f"rope_theta is not given: {base:g} is the family's."
+        config.note(told, "assumed", key="rope_theta")
     ratio = config.number("rope_ratio", 1e-9, 1e9)
     if ratio is None or ratio == 1:
         return base
     config.note(
         f"rope_ratio {ratio:g} multiplies the base, as in ChatGLM3 and GLM-4; ChatGLM2 "
-        "divided positions by it."
+        "divided positions by it.",
+        key="rope_ratio",
     )
     return base * ratio
 
 
 def _layout(config: Config) -> str:
     usual = config.family.layout == "interleaved"
-    if not config.flag("interleaved", usual):
+    interleaved = config.flag("interleaved", usual)
+    if interleaved != usual and not config.family.choice:
+        name, layout = config.name("interleaved"), config.family.layout
+        told = f"{name} {interleaved} is ignored: code of this family has {layout!r}."
+        config.note(told, "ignored", "wrong", name)
+        return layout
+    if not interleaved:
         return "half"
     if config.family.mla:
         config.note(
             "Interleaved pairs: transformers also moves the turned channels of q and k "
-            "apart, which no score shows."
+            "apart, which no score shows.",
+            key="rope_interleave",
         )
     return "interleaved"
 
@@ -116,9 +137,12 @@ def _dim(config: Config, head_dim: int, proportional: bool) -> int:
         )
     if dim and proportional:
         pairs = (head_dim + 1) // 2
-        config.note(f"{dim // 2} of {pairs} pairs turn; the others stand still.")
+        told = f"{dim // 2} of {pairs} pairs turn; the others stand still."
+        config.note(told, key="partial_rotary_factor")
     elif 0 < dim < head_dim:
-        config.note(f"The first {dim + dim % 2} of {head_dim} channels turn.")
+        told = f"The first {dim + dim % 2} of {head_dim} channels turn."
+        severity = "risky" if dim % 2 else "note"
+        config.note(told, "derived", severity, "partial_rotary_factor")
     return dim
 
 
@@ -133,11 +157,15 @@ def _share(config: Config, head_dim: int, proportional: bool) -> float:
         if given not in (None, 1):
             config.note(
                 f"partial_rotary_factor {given:g} is ignored: code of this family "
-                "turns whole heads (with a scaled rope_type it fails instead)."
+                "turns whole heads (with a scaled rope_type it fails instead).",
+                "ignored",
+                "wrong",
+                "partial_rotary_factor",
             )
         return 1.0
     if given is None and usual != 1:
-        config.note(f"partial_rotary_factor is not given: {usual} is the family's.")
+        told = f"partial_rotary_factor is not given: {usual} is the family's."
+        config.note(told, "assumed", key="partial_rotary_factor")
     return usual if given is None else given
 
 
@@ -156,7 +184,10 @@ def _given_share(config: Config, head_dim: int) -> float | None:
         shares = ", ".join(f"{name} {share:g}" for name, share in given)
         config.note(
             f"The share of channels that turn is given twice: {shares}; the first is "
-            "read."
+            "read.",
+            "contradiction",
+            "risky",
+            "partial_rotary_factor",
         )
     return given[0][1] if given else None
 
@@ -167,7 +198,8 @@ def _sections(config: Config, pairs: int, usual: bool) -> tuple[int, ...]:
     if given is None and not sections:
         return ()
     if given is None:
-        config.note(f"mrope_section is not given: {sections} is the family's.")
+        told = f"mrope_section is not given: {sections} is the family's."
+        config.note(told, "assumed", key="mrope_section")
     else:
         listed = refuse.listed("mrope_section", given, "pairs, one per axis")
         sections = tuple(refuse.whole("mrope_section", n, 0) for n in listed)
@@ -176,8 +208,12 @@ def _sections(config: Config, pairs: int, usual: bool) -> tuple[int, ...]:
         config.note(
             f"M-RoPE with sections {sections} that is woven, scaled, partial or "
             "interleaved is not expressed: the encoding is right for text, whose ids "
-            "are the same on all axes, and not for images."
+            "are the same on all axes, and not for images.",
+            "not expressed",
+            "wrong" if given is not None and sum(sections) != pairs else "note",
+            "mrope_section",
         )
         return ()
-    config.note("Ids have three numbers; pe_lab.positions.mrope makes them.")
+    told = "Ids have three numbers; pe_lab.positions.mrope makes them."
+    config.note(told, key="mrope_section")
     return sections

@@ -37,7 +37,12 @@ def scheme(config: Config) -> str:
     kind = config.get("position_embedding_type")
     if kind is None or usual not in ("learned", "rope"):
         return usual
-    return _SWITCH.get(word("position_embedding_type", kind), usual)
+    if word("position_embedding_type", kind) in _SWITCH:
+        return _SWITCH[kind]
+    if kind not in ("absolute", "learned_absolute"):  # BERT's default, which stays
+        told = f"position_embedding_type {kind!r:.40} is ignored: {usual} is read."
+        config.note(told, "ignored", "risky", "position_embedding_type")
+    return usual
 
 
 def t5(config: Config) -> tuple[list[PositionalEncoding], float]:
@@ -70,7 +75,8 @@ def _part(config: Config) -> str:
         return config.part
     if config.get("is_decoder") is True and config.get("is_encoder_decoder") is False:
         return "decoder"
-    config.note("The encoder is read; part='decoder' reads the other stack.")
+    told = "The encoder is read; part='decoder' reads the other stack."
+    config.note(told, "assumed", key="is_decoder")
     return "encoder"
 
 
@@ -93,11 +99,14 @@ def _steepest(config: Config) -> float:
     """MPT's b = alibi_bias_max in 2^(−b·h/H); 8 gives the paper's slopes."""
     inner = config.block("attn_config")
     if inner.get("alibi") is False:
-        config.note("attn_config.alibi is false: transformers adds ALiBi all the same.")
+        told = "attn_config.alibi is false: transformers adds ALiBi all the same."
+        config.note(told, "ignored", "wrong", "alibi")
     if config.get("learned_pos_emb"):
-        config.note("learned_pos_emb is ignored: transformers builds no table for MPT.")
+        told = "learned_pos_emb is ignored: transformers builds no table for MPT."
+        config.note(told, "ignored", key="learned_pos_emb")
     if inner.get("rope"):
-        config.note("attn_config.rope is ignored: transformers does not rotate in MPT.")
+        told = "attn_config.rope is ignored: transformers does not rotate in MPT."
+        config.note(told, "ignored", "wrong", "rope")
     return inner.number("alibi_bias_max", 1e-6, 1e3) or 8.0
 
 
@@ -112,11 +121,11 @@ def _xl(config: Config) -> PositionalEncoding:
     _refuse_huge("d_model", width, width)
     clamp = config.whole("clamp_len", -1) or 0
     if clamp > 0:
-        config.note(f"clamp_len {clamp}: offsets beyond it count as it; not expressed.")
+        told = f"clamp_len {clamp}: offsets beyond it count as it; not expressed."
+        config.note(told, "not expressed", key="clamp_len")
     if config.model_type == "xlnet":
-        config.note(
-            "XLNet's term for segments is no matter of position; it is left out."
-        )
+        told = "XLNet's term for segments is no matter of position; it is left out."
+        config.note(told, "not expressed")
     config.note(
         "Checkpoints may hold u, v and W per layer or shared: copy them yourself."
     )
@@ -139,7 +148,8 @@ def _learned(config: Config) -> PositionalEncoding:
         rows -= offset
     if offset:
         config.note(
-            f"Position 0 is row {offset}: {rows} positions, {rows + offset} rows."
+            f"Position 0 is row {offset}: {rows} positions, {rows + offset} rows.",
+            key="max_position_embeddings",
         )
     return _table(rows, width, offset)
 
@@ -148,11 +158,13 @@ def _after_pad(config: Config) -> int:
     """pad_token_id + 1, where positions begin in fairseq's families."""
     pad = config.whole("pad", 0)
     if pad is None:
-        config.note("pad_token_id is not given: 1 is the family's.")
+        told = "pad_token_id is not given: 1 is the family's."
+        config.note(told, "assumed", key="pad_token_id")
         pad = 1
     config.note(
         f"Positions count from pad_token_id + 1 = {pad + 1}. transformers leaves "
-        "padding out of the count; give the encoding ids from 0 on."
+        "padding out of the count; give the encoding ids from 0 on.",
+        key="pad_token_id",
     )
     return pad + 1
 
@@ -183,10 +195,14 @@ def _shaw(config: Config) -> PositionalEncoding:
     _refuse_huge("max_position_embeddings", 2 * longest - 1, head_dim)
     config.note(
         "Row Δ + max_distance here is row −Δ + max_distance of distance_embedding: "
-        "flip the checkpoint's table. transformers 5 reads this key no more."
+        "flip the checkpoint's table. transformers 5 reads this key no more.",
+        "ignored",
+        "risky",
+        "position_embedding_type",
     )
     if config.get("position_embedding_type") == "relative_key_query":
-        config.note("The keys' product with the distances is not expressed.")
+        told = "The keys' product with the distances is not expressed."
+        config.note(told, "not expressed", key="position_embedding_type")
     return Shaw(head_dim, longest - 1, values=False)
 
 
