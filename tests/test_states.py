@@ -110,11 +110,10 @@ def test_a_cast_rounds_parameters_and_nothing_else(name, cast):
     assert error <= 8 * torch.finfo(cast).eps
 
 
-# torch itself joins no float16 under an autocast to bfloat16
 MIXES = [
     (torch.bfloat16, False), (torch.float16, False), (torch.float32, False),
     (torch.float64, False), (torch.bfloat16, True), (torch.float32, True),
-    (torch.float64, True),
+    (torch.float64, True), (torch.float16, True),
 ]  # fmt: skip
 
 
@@ -177,7 +176,7 @@ def test_the_default_dtype_reaches_parameters_only(name, default):
 
 
 @pytest.mark.parametrize("assign", [False, True])
-@pytest.mark.parametrize("name", [n for n in SCHEMES if n != "alibi"])
+@pytest.mark.parametrize("name", list(SCHEMES))
 def test_built_without_memory_and_loaded(name, assign):
     """Frequencies that a checkpoint does not hold came back as recycled memory:
     transformers#34234 and #45902, FastPLMs#47, SpecForge#703.

@@ -159,7 +159,8 @@ def _without_square(
 def _before(extra: Tensor, x: Tensor) -> Tensor:
     """The channels of x, after those that every batch row or head may share."""
     extra = extra.to(x.device, x.dtype).expand(*x.shape[:3], -1)
-    return torch.cat((extra, x), dim=-1)
+    with in_full(x):  # autocast refuses to put float16 side by side
+        return torch.cat((extra, x), dim=-1)
 
 
 def _product_dtype(x: Tensor) -> torch.dtype:

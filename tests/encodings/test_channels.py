@@ -175,3 +175,33 @@ def test_fractions_and_odd_dtypes_are_refused():
         pe_lab.alibi_channels(ids.float(), ids, slopes, dtype=torch.float32)
     with pytest.raises(TypeError, match="torch.int64"):
         pe_lab.alibi_channels(ids, ids, slopes, dtype=torch.int64)
+
+
+def gap_in_eps(dtype, k_pos, *, slopes=None, scale=None):
+    """The largest error of causal attention against float64, in eps of the dtype."""
+    q, k, v = heads(1, 8, 40, 16, dtype=dtype)
+    alibi = pe_lab.ALiBi(8, slopes=slopes)
+    at = {"q_pos": k_pos, "k_pos": k_pos, "scale": scale, "encoding": alibi}
+    ours = pe_lab.attention(q, k, v, causal=True, **at)
+    exact, _ = pe_lab.attention(
+        q.double(), k.double(), v.double(), causal=True, return_weights=True, **at
+    )
+    return ((ours.double() - exact).abs().max() / torch.finfo(dtype).eps).item()
+
+
+@pytest.mark.parametrize("gap", [10**5, 10**6, 10**7])
+@pytest.mark.parametrize(("dtype", "most"), [(torch.float16, 16), (torch.bfloat16, 8), (torch.float64, 1e5)])  # fmt: skip
+def test_one_key_far_from_the_others_costs_no_digits(dtype, most, gap):
+    """Attention sinks: scores are slope · gap large, and a sum would round the rest.
+
+    Up to 2^17 they go by channels: slope · gap · 2^-24 is a few eps of float16.
+    """
+    far = torch.cat((torch.tensor([0]), torch.arange(39) + gap))
+    assert gap_in_eps(dtype, far) <= most
+
+
+@pytest.mark.parametrize(("slopes", "scale"), [([100.0] * 8, None), (None, 1e-4)])
+def test_slopes_that_leave_float16_go_by_the_bias(slopes, scale):
+    """256 · slope / scale would be infinite, and the output NaN."""
+    ids = torch.arange(40)
+    assert gap_in_eps(torch.float16, ids, slopes=slopes, scale=scale) <= 8

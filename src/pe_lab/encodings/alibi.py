@@ -37,7 +37,8 @@ def alibi_slopes(num_heads: int) -> Tensor:
     below = 1 << (num_heads.bit_length() - 1)
     exponents = [8 * h / below for h in range(1, below + 1)]
     exponents += [8 * h / (2 * below) for h in range(1, 2 * below, 2)]
-    return 2.0 ** -torch.tensor(exponents[:num_heads], dtype=torch.float64)
+    slopes = [2.0**-e for e in exponents[:num_heads]]
+    return torch.tensor(slopes, dtype=torch.float64, device="cpu")
 
 
 def alibi_bias(
@@ -115,7 +116,7 @@ class ALiBi(PositionalEncoding):
     @property
     def slopes(self) -> Tensor:
         """(H,) float64, in score units per position."""
-        return torch.tensor(self._slopes, dtype=torch.float64)
+        return torch.tensor(self._slopes, dtype=torch.float64, device="cpu")
 
     def bias(self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor) -> Tensor:
         """(B or 1, H, Lq, Lk), float32 or wider."""
@@ -137,6 +138,9 @@ class ALiBi(PositionalEncoding):
         """`alibi_channels` with slopes / scale; None where they would not be exact."""
         refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
         if self.symmetric or scale == 0 or not fit_in_channels(q_pos, k_pos):
+            return None
+        steepest = max(abs(slope / scale) for slope in self._slopes)
+        if 256 * steepest > torch.finfo(dtype).max:
             return None
         slopes = self.slopes.to(q.device) / scale
         return alibi_channels(q_pos, k_pos, slopes, dtype=dtype)

@@ -13,7 +13,7 @@ from pe_lab import refuse
 from pe_lab.positions import as_positions
 
 _WIDTH = 8  # channels; kernels want widths in multiples of 8
-_FARTHEST = 2**24
+_FARTHEST = 2**17  # slope · distance is then a sum that float32 rounds by 2^-7 at most
 # Significant bits of a piece of a slope. Times a digit it fits the dtype exactly.
 _BITS = {torch.bfloat16: 8, torch.float16: 8, torch.float32: 12, torch.float64: 26}
 
@@ -70,7 +70,7 @@ def alibi_channels(
 
 
 def fit_in_channels(q_pos: Tensor, k_pos: Tensor) -> bool:
-    """Whether `alibi_channels` is exact: whole numbers, less than 2^24 apart."""
+    """Whether whole numbers are so near that no order of sums costs digits."""
     if q_pos.is_floating_point() or k_pos.is_floating_point() or not k_pos.numel():
         return False
     if not (refuse.readable(k_pos) and k_pos.device.type == "cpu" and q_pos.numel()):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pe_lab import hf_compat, refuse
-from pe_lab.encodings.base import PositionalEncoding
+from pe_lab.encodings.base import PositionalEncoding, in_full
 from pe_lab.encodings.layout import LAYOUTS
 from pe_lab.encodings.rotation import few_waves, turn, turn_few
 from pe_lab.frequencies import as_inv_freq
@@ -64,7 +64,10 @@ def _turn_first(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     width = 2 * cos.shape[-1]
     turned = turn(x[..., :width], cos, sin, layout)
     rest = x[..., width:]
-    return torch.cat((turned, rest), dim=-1) if rest.shape[-1] else turned
+    if not rest.shape[-1]:
+        return turned
+    with in_full(x):  # autocast refuses to put float16 side by side
+        return torch.cat((turned, rest), dim=-1)
 
 
 def _per_head(x: Tensor, name: str, table: Tensor) -> Tensor:
@@ -166,7 +169,7 @@ class RoPE(PositionalEncoding):
     @property
     def inv_freq(self) -> Tensor:
         """(rotary_dim/2,) float64, in radians per position."""
-        return torch.tensor(self._inv_freq, dtype=torch.float64)
+        return torch.tensor(self._inv_freq, dtype=torch.float64, device="cpu")
 
     def rotate(
         self, q: Tensor, k: Tensor, q_pos: Tensor, k_pos: Tensor
@@ -188,7 +191,8 @@ class RoPE(PositionalEncoding):
     def _are_few(self, q: Tensor, k: Tensor) -> bool:
         whole = self.rotary_dim == self.head_dim and self.compat is None
         few = q.numel() + k.numel() <= _FEW and q.dtype != torch.float64
-        return whole and few and refuse.readable(q)
+        plain = refuse.readable(q) and not torch.is_autocast_enabled(q.device.type)
+        return whole and few and plain
 
     def _table(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         positions, inv_freq = positions.to(x.device), self.inv_freq.to(x.device)

@@ -145,7 +145,7 @@ class AxialSinusoidal(PositionalEncoding):
     @property
     def inv_freq(self) -> Tensor:
         """(⌈s/2⌉,) float64, in radians per position, of every axis."""
-        return torch.tensor(self._inv_freq, dtype=torch.float64)
+        return torch.tensor(self._inv_freq, dtype=torch.float64, device="cpu")
 
     def embed(self, x: Tensor, positions: Tensor) -> Tensor:
         """Return x + scale · PE(positions), in x's dtype."""
