@@ -93,9 +93,9 @@ _SENSES = {
 
 
 def read(table: Tensor) -> Code | None:
-    """The best reading of a table (L ≥ 8, d ≥ 2), or None if no pair turns evenly."""
+    """The best reading of a table (L ≥ 4, d ≥ 2), or None if no pair turns evenly."""
     table = table.double()
-    if table.shape[0] < 8 or table.shape[1] < 2 or not bool(table.isfinite().all()):
+    if table.shape[0] < 4 or table.shape[1] < 2 or not bool(table.isfinite().all()):
         return None
     for tolerance in (FINE, COARSE):
         readings = [_pairs(table, blocks, tolerance) for blocks in (False, True)]

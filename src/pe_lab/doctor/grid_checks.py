@@ -5,14 +5,23 @@ Axial codes give each axis channels of its own (Carion et al. 2020).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
 
+from pe_lab.doctor import table_checks
 from pe_lab.doctor.code import read
 from pe_lab.doctor.kind import Patient
-from pe_lab.doctor.reading import Reading, bad, explained, passed, reading_of
-from pe_lab.doctor.report import NotApplicable, Verdict
+from pe_lab.doctor.reading import (
+    Reading,
+    bad,
+    explained,
+    interpret,
+    passed,
+    reading_of,
+)
+from pe_lab.doctor.report import Finding, NotApplicable, Verdict
 
 CHAPTER = "03 Compute the tables by hand"
 _STILL = 1e-5  # of values about 1 in float32
@@ -55,7 +64,7 @@ def _order(down: Tensor, across: Tensor) -> str:
     return "row first" if first else "column first"
 
 
-def check_grid(patient: Patient) -> Verdict:
+def check_grid(patient: Patient) -> Verdict | list[Verdict]:
     """On a grid that is not square, each channel varies along one axis."""
     cause = explained(patient, "D-GRID")
     reading = reading_of(patient)
@@ -70,7 +79,7 @@ def check_grid(patient: Patient) -> Verdict:
         return _bad(patient, f"No channel depends on the {axis} of a cell.")
     mixed = int((down & across).sum())
     if not mixed:
-        return passed("D-GRID", _order(down, across))
+        return _axis_by_axis(patient, reading, _order(down, across))
     turned = shares(reading.table, width, height)
     if not bool(((turned[0] > _STILL) & (turned[1] > _STILL)).any()):
         return _bad(
@@ -92,6 +101,36 @@ def check_grid(patient: Patient) -> Verdict:
         )
     channel = int((down & across).nonzero()[0])
     return _bad(patient, f"Channel {channel} varies with the row and with the column.")
+
+
+def _axis_by_axis(patient: Patient, reading: Reading, order: str) -> list[Verdict]:
+    """The checks of a row of positions, on each axis with its half of the channels."""
+    found: list[Verdict] = [passed("D-GRID", order)]
+    half = reading.width // 2
+    if reading.width % 4:
+        return found
+    cells = reading.table.reshape(*reading.axes, -1)
+    lines = (cells[:, 0], cells[0])
+    for line, first in zip(lines, _FIRST[order], strict=True):
+        codes = line[:, :half] if first else line[:, half:]
+        if len(codes) < 4:
+            continue
+        alone = replace(reading, width=half, axes=(), table=codes)
+        interpret(alone)
+        patient.facts["reading"] = alone
+        verdicts = [check(patient) for check in _LINES]
+        found += [v for v in verdicts if isinstance(v, Finding)]
+    patient.facts["reading"] = reading
+    return found
+
+
+_FIRST = {"row first": (True, False), "column first": (False, True)}
+_LINES = (
+    table_checks.check_layout,
+    table_checks.check_base,
+    table_checks.check_norm,
+    table_checks.check_offset,
+)
 
 
 def _wavy(reading: Reading) -> bool:

@@ -6,6 +6,7 @@ first n rows out of the subject's call.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -54,6 +55,11 @@ class Reading:
     learns: bool = False
     axes: tuple[int, ...] = ()
 
+    @property
+    def cells(self) -> int:
+        """Rows of a grid."""
+        return math.prod(self.axes)
+
     def ideal(self, positions: Tensor) -> Tensor:
         """The rows that the code so named has there; NaN in channels not named."""
         code = self.code
@@ -80,15 +86,21 @@ def measure(patient: Patient, width: int, probe: Probe, **more: Any) -> Reading:
     """Read the subject and keep what was read among the facts."""
     reading = Reading(width, probe, **more)
     patient.facts.update(reading=reading, rows={})
-    for length in (int(patient.options.get("max_len", LENGTHS[0])), *LENGTHS):
-        got = rows(patient, min(length, LENGTHS[0]))
+    most = min(int(patient.options.get("max_len", LENGTHS[0])), LENGTHS[0])
+    for length in (reading.cells,) if reading.axes else (most, *LENGTHS):
+        got = rows(patient, length)
         if isinstance(got, Tensor):
             reading.table = got.double()
             break
-    reading.code = read(_narrowed(reading))
+    interpret(reading)
+    return reading
+
+
+def interpret(reading: Reading) -> None:
+    """Look for sines and cosines in the table, and name their ladder."""
+    reading.code, reading.name = read(_narrowed(reading)), {}
     if reading.code is not None:
         _name(reading, reading.code)
-    return reading
 
 
 def reading_of(patient: Patient) -> Reading:
@@ -99,6 +111,8 @@ def reading_of(patient: Patient) -> Reading:
 def rows(patient: Patient, count: int) -> Tensor | Failure:
     """The first rows, asked for once: (count, width) in the subject's dtype."""
     known = patient.facts["rows"]
+    if reading_of(patient).axes and count != reading_of(patient).cells:
+        return Failure(ValueError("a grid has its own number of cells"))
     if count not in known:
         known[count] = reading_of(patient).probe(patient.call, count)
     return known[count]
@@ -145,7 +159,7 @@ def _name_coarse(reading: Reading) -> None:
 
 
 def bad(
-    patient: Patient,
+    patient: Patient | None,
     check: str,
     severity: str,
     message: str,
@@ -155,8 +169,8 @@ def bad(
     tolerance: float | None = None,
     chapter: str = TABLES,
 ) -> Finding:
-    """A finding; one that is wrong or risky is the cause of what comes after it."""
-    if severity in ALARMS:
+    """A finding; of a patient that is named, the cause of what comes after it."""
+    if severity in ALARMS and patient is not None:
         patient.facts.setdefault("cause", check)
     return Finding(check, severity, message, value, tolerance, remedy, chapter)
 

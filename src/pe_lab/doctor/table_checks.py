@@ -29,12 +29,22 @@ _LONG = (20001, 10001, 5000, 2048, 1024, 512)
 _MOST = 4_000_000  # entries of a table that is made only to look at it
 
 
-def sorted_out(check: str) -> Callable[..., Callable[[Patient], Verdict]]:
-    """A check that is left out where an earlier finding is the cause."""
+def sorted_out(
+    check: str, *, grids: bool = True
+) -> Callable[..., Callable[[Patient], Verdict]]:
+    """A check that is left out where an earlier finding is the cause.
+
+    Args:
+        check: its id.
+        grids: whether it also means something for the cells of a grid, in a row.
+    """
 
     def wrap(judge: Callable[[Patient, Reading], Verdict]) -> Callable[..., Verdict]:
         def run(patient: Patient) -> Verdict:
-            return explained(patient, check) or judge(patient, reading_of(patient))
+            reading = reading_of(patient)
+            if reading.axes and not grids:
+                return NotApplicable(check, "a grid is read axis by axis")
+            return explained(patient, check) or judge(patient, reading)
 
         return run
 
@@ -87,7 +97,7 @@ def check_order(patient: Patient, reading: Reading) -> Verdict:
     )  # fmt: skip
 
 
-@sorted_out("D-LEN")
+@sorted_out("D-LEN", grids=False)
 def check_prefix(patient: Patient, reading: Reading) -> Verdict:
     """Row p is the same whatever the length."""
     table = reading.table
@@ -124,7 +134,7 @@ def _misplaced(reading: Reading) -> bool:
     return float(gap.abs().max()) <= FINE
 
 
-@sorted_out("D-DTYPE")
+@sorted_out("D-DTYPE", grids=False)
 def check_rounded(patient: Patient, reading: Reading) -> Verdict:
     """Positions and frequencies were not made in 16 bits."""
     for dtype in (torch.bfloat16, torch.float16):
@@ -184,7 +194,7 @@ def _rounded_positions(patient: Patient, dtype: torch.dtype) -> str | None:
     return "positions are rounded" if all(same) and apart and not before else None
 
 
-@sorted_out("D-LAYOUT")
+@sorted_out("D-LAYOUT", grids=False)
 def check_layout(patient: Patient, reading: Reading) -> Verdict:
     """Sines and cosines stand in a known order, with their signs."""
     code, table = reading.code, reading.table
@@ -266,7 +276,7 @@ def _one_phase(reading: Reading) -> str | None:
     return None
 
 
-@sorted_out("D-BASE")
+@sorted_out("D-BASE", grids=False)
 def check_base(patient: Patient, reading: Reading) -> Verdict:
     """Frequencies are those of a known rule."""
     code = reading.code
@@ -379,7 +389,7 @@ def _uneven(reading: Reading) -> str | None:
         if float((size - size[0, 0]).abs().max()) > FINE * float(size[0, 0]):
             continue
         steps = (z[1:] * z[:-1].conj()).angle()[:, 0].tolist()
-        if max(abs(step) for step in steps) < FINE:
+        if len(steps) < 3 or max(steps) - min(steps) <= FINE:
             continue
         return (
             "angles are not positions times frequencies: pair 0 turns by "
@@ -406,7 +416,7 @@ def channel_waves(table: Tensor) -> list[tuple[float, float] | None]:
     return found
 
 
-@sorted_out("D-NORM")
+@sorted_out("D-NORM", grids=False)
 def check_norm(patient: Patient, reading: Reading) -> Verdict:
     """sin² + cos² is the same at every position and in every pair."""
     code = reading.code
@@ -453,7 +463,7 @@ def _gain(patient: Patient, reading: Reading) -> Verdict:
     return passed("D-NORM", "sin² + cos² = gain² in every pair", code.gain)
 
 
-@sorted_out("D-OFFSET")
+@sorted_out("D-OFFSET", grids=False)
 def check_offset(patient: Patient, reading: Reading) -> Verdict:
     """Row 0 is position 0."""
     code = reading.code
@@ -485,7 +495,7 @@ def check_offset(patient: Patient, reading: Reading) -> Verdict:
     )
 
 
-@sorted_out("D-SHAPE")
+@sorted_out("D-SHAPE", grids=False)
 def check_lone(patient: Patient, reading: Reading) -> Verdict:
     """Of an odd width, the last channel is a sine, or empty."""
     code, name = reading.code, reading.name
@@ -512,9 +522,11 @@ def check_lone(patient: Patient, reading: Reading) -> Verdict:
     )
 
 
-@sorted_out("D-LEN")
+@sorted_out("D-LEN", grids=False)
 def check_len(patient: Patient, reading: Reading) -> Verdict:
     """Far rows are there, are refused, or follow the rule: no wrap, no clamp."""
+    if not bool((reading.table != reading.table[:1]).any()):
+        return NotApplicable("D-LEN", "nothing is added")
     one = rows(patient, 1)
     if not isinstance(one, Tensor) or one.shape != (1, reading.width):
         said = f"shape {tuple(one.shape)}" if isinstance(one, Tensor) else one
@@ -531,6 +543,8 @@ def check_len(patient: Patient, reading: Reading) -> Verdict:
         got = rows(patient, count)
         if not isinstance(got, Tensor):
             continue
+        if len(got) != count and patient.facts.get("scale") == 0:
+            continue  # an encoding alone: too short to be added
         trouble = _outrun(reading, got, count)
         if trouble:
             return bad(
@@ -568,12 +582,12 @@ def _outrun(reading: Reading, got: Tensor, count: int) -> str | None:
     return None
 
 
-@sorted_out("D-LONG")
+@sorted_out("D-LONG", grids=False)
 def check_long(patient: Patient, reading: Reading) -> Verdict:
     """Rows far out are those of exact angles, up to what float32 angles cost."""
     code = reading.code
     known = code is not None and code.complete and reading.name["scaling"] != "unknown"
-    if not known or code is None or reading.axes:
+    if not known or code is None:
         return NotApplicable("D-LONG", "there is no rule to compare with")
     for count in far(patient, reading):
         got = rows(patient, count)
