@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pe_lab import refuse
-from pe_lab.encodings.base import NoPE, PositionalEncoding, in_full
+from pe_lab.encodings.base import NoPE, PositionalEncoding, autocasts, in_full
 
 _AXES = "(batch, heads, length, head_dim)"
 _PLAIN = NoPE()
@@ -165,9 +165,8 @@ def _before(extra: Tensor, x: Tensor) -> Tensor:
 
 def _product_dtype(x: Tensor) -> torch.dtype:
     """In which dtype a fused kernel will take x."""
-    device = "cpu" if x.is_meta else x.device.type  # autocast knows no meta device
-    if x.dtype == torch.float32 and torch.is_autocast_enabled(device):
-        return torch.get_autocast_dtype(device)
+    if x.dtype == torch.float32 and autocasts(x):
+        return torch.get_autocast_dtype("cpu" if x.is_meta else x.device.type)
     return x.dtype
 
 

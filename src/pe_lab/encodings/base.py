@@ -16,8 +16,16 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 def in_full(x: Tensor) -> torch.autocast:
     """A context in which autocast does not make products of x coarser."""
-    device = "cpu" if x.is_meta else x.device.type
-    return torch.autocast(device, enabled=False)
+    return torch.autocast(_device_type(x), enabled=False)
+
+
+def autocasts(x: Tensor) -> bool:
+    """Whether autocast would make products of x coarser."""
+    return torch.is_autocast_enabled(_device_type(x))
+
+
+def _device_type(x: Tensor) -> str:
+    return "cpu" if x.is_meta else x.device.type
 
 
 class PositionalEncoding(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pe_lab import hf_compat, refuse
-from pe_lab.encodings.base import PositionalEncoding, in_full
+from pe_lab.encodings.base import PositionalEncoding, autocasts, in_full
 from pe_lab.encodings.layout import LAYOUTS
 from pe_lab.encodings.rotation import few_waves, turn, turn_few
 from pe_lab.frequencies import as_inv_freq
@@ -191,7 +191,7 @@ class RoPE(PositionalEncoding):
     def _are_few(self, q: Tensor, k: Tensor) -> bool:
         whole = self.rotary_dim == self.head_dim and self.compat is None
         few = q.numel() + k.numel() <= _FEW and q.dtype != torch.float64
-        plain = refuse.readable(q) and not torch.is_autocast_enabled(q.device.type)
+        plain = refuse.readable(q) and not autocasts(q)
         return whole and few and plain
 
     def _table(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:

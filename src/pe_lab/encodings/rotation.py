@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from pe_lab.encodings.base import in_full
+from pe_lab.encodings.base import autocasts, in_full
 
 _SMALL = 2**15  # numbers below which one pass more costs less than the bookkeeping
 _BLOCK = 2**19  # numbers in a block: 2 MiB in float32, at home in a CPU's cache
@@ -27,7 +27,7 @@ def turn(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     cos, sin: (1 or B, 1, L, D/2), float32 or wider. The arithmetic is in their dtype,
     rounded once.
     """
-    if torch.is_autocast_enabled(x.device.type):  # it joins no float16
+    if autocasts(x):  # it joins no float16
         with in_full(x):
             return turn(x, cos, sin, layout)
     learned = cos.requires_grad or sin.requires_grad
