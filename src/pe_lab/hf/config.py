@@ -76,6 +76,10 @@ class Config(Keys):
         return dim
 
 
+class UnknownModel(ValueError):
+    """Nothing in the config tells its scheme: it is of no known family."""
+
+
 def read(config: Any, length: int | None, part: str | None) -> Config:
     """Load a config, find its family, and note what no encoding expresses."""
     keys, model_type = _language_model(Keys(load(config), []))
@@ -123,7 +127,7 @@ def _family(keys: Keys, model_type: str) -> Family:
         keys.note(f"{unknown} as ALiBi.", "assumed", key="model_type")
         return Family("alibi")
     sought = ", ".join(name for sign in _SIGNS for name in names(sign))
-    raise ValueError(
+    raise UnknownModel(
         f"config needs a known model_type, got {model_type!r:.80}, or a key that tells "
         f"the scheme; none of these is there: {sought}, alibi."
     )
