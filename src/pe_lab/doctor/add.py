@@ -78,7 +78,7 @@ def _tried(call: Add, guard: Guard, shape: tuple[int, ...]) -> str | None:
     other = x.clone()
     other[0, 2] += 1.0
     other[0, 2, 1] += 1.0
-    results = [_seeded(call, guard, x) for x in (0 * x, x, 2 * x, other)]
+    results = [_seeded(call.again(), guard, x) for x in (0 * x, x, 2 * x, other)]
     failed = [r for r in results if not isinstance(r, Tensor)]
     if failed:
         return str(failed[0])
@@ -176,10 +176,11 @@ KIND = Kind(
     recognise,
     identify,
     (
+        table_checks.check_finite,
+        table_checks.check_history,
         add_checks.check_axis,
         add_checks.check_random,
         add_checks.check_sum,
-        table_checks.check_finite,
         table_checks.check_order,
         grid_checks.check_grid,
         table_checks.check_prefix,
@@ -193,6 +194,7 @@ KIND = Kind(
         table_checks.check_lone,
         add_checks.check_batch,
         add_checks.check_arguments,
+        add_checks.check_single,
         table_checks.check_len,
         table_checks.check_long,
         add_state.check_grad,
@@ -200,7 +202,6 @@ KIND = Kind(
         add_state.check_device,
         add_state.check_trains,
         add_state.check_history,
-        table_checks.check_history,
         add_state.check_inference,
         add_state.check_cast,
         add_state.check_state_dict,

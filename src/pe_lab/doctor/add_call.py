@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pe_lab.doctor.guard import evaluating
+from pe_lab.doctor.guard import evaluating, fresh
 
 WIDTHS = (32, 64, 16, 128, 512, 768, 256)
 _NAMES = (
@@ -45,6 +45,10 @@ class Add:
         if isinstance(self.subject, nn.Module):
             self.subject.train()
         return self._formed(x, **more)
+
+    def again(self) -> Add:
+        """The same call on a copy that was never called."""
+        return Add(fresh(self.subject), self.form, self.axes, self.batch_first)
 
     def _formed(self, x: Tensor, **more: Any) -> Tensor:
         shape = x.shape

@@ -261,6 +261,23 @@ def check_batch(patient: Patient, reading: Reading) -> Verdict:
     )
 
 
+@sorted_out("D-LEN", grids=False)
+def check_single(patient: Patient, reading: Reading) -> Verdict:
+    """Two texts of one token keep their axes."""
+    x = torch.zeros(2, 1, reading.width)
+    got = patient.call(x)
+    if isinstance(got, Tensor) and got.shape == x.shape:
+        return passed("D-LEN", "texts of one token keep their shape")
+    said = f"gives shape {tuple(got.shape)}" if isinstance(got, Tensor) else got
+    return bad(
+        patient,
+        "D-LEN",
+        "wrong",
+        f"Two texts of one token, (2, 1, {reading.width}): {said}.",
+        "Keep the axis of positions when it has length 1; name the axis to squeeze.",
+    )
+
+
 @sorted_out("D-OFFSET")
 def check_arguments(patient: Patient, reading: Reading) -> Verdict:
     """An offset, or positions, that are accepted are used."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pe_lab.doctor import grid_checks, table_checks
-from pe_lab.doctor.guard import Failure, Guard, evaluating
+from pe_lab.doctor.guard import Failure, Guard, evaluating, fresh
 from pe_lab.doctor.kind import Adapter, Kind, Patient
 from pe_lab.doctor.reading import (
     TABLES,
@@ -40,7 +40,7 @@ def recognise(subject: Any, options: Mapping[str, Any], guard: Guard) -> Adapter
         return "it cannot be called with two numbers"
     said = "nothing"
     for width in _widths(options):
-        got = guard.call(_adapter(options)(subject), _size(options), width)
+        got = guard.call(_adapter(options)(fresh(subject)), _size(options), width)
         if isinstance(got, Tensor):
             if not got.is_floating_point():
                 return f"({_LENGTH}, {width}) gives {got.dtype}, and rows are floats"
@@ -167,7 +167,7 @@ def _described(patient: Patient, reading: Reading) -> dict[str, Any]:
     identity = {"scheme": "sinusoidal", "order": code.order, "pairs": len(code.omega)}
     identity |= {key: name[key] for key in ("base", "spacing", "scaling")}
     offset = round(code.offset, 3) + 0.0
-    whole = int(offset) if offset == int(offset) else offset
+    whole = int(offset) if offset.is_integer() else offset
     identity |= {"gain": float(f"{code.gain:.4g}"), "offset": whole}
     return {**identity, **learnt}
 
@@ -347,6 +347,7 @@ KIND = Kind(
     (
         check_shape,
         table_checks.check_finite,
+        table_checks.check_history,
         table_checks.check_order,
         grid_checks.check_grid,
         table_checks.check_prefix,
@@ -360,7 +361,6 @@ KIND = Kind(
         table_checks.check_lone,
         table_checks.check_len,
         table_checks.check_long,
-        table_checks.check_history,
         check_memory,
         check_default,
         check_trains,

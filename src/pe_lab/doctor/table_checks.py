@@ -10,6 +10,7 @@ from torch import Tensor
 
 from pe_lab.doctor import slips
 from pe_lab.doctor.code import COARSE, FINE
+from pe_lab.doctor.guard import Failure
 from pe_lab.doctor.kind import Patient
 from pe_lab.doctor.reading import (
     Reading,
@@ -109,7 +110,7 @@ def check_prefix(patient: Patient, reading: Reading) -> Verdict:
     allowed = COARSE if got.dtype in (torch.float16, torch.bfloat16) else 1e-5
     if len(got) == short and float(gap.max()) <= allowed:
         return passed("D-LEN", "rows do not change with the length", float(gap.max()))
-    if reading.code is None and _misplaced(reading):
+    if reading.code is None and _misplaced(table):
         return passed("D-LEN", "the whole table is in disorder")
     down = reading.code is not None and reading.code.downward
     row = int(gap.argmax())
@@ -126,9 +127,8 @@ def check_prefix(patient: Patient, reading: Reading) -> Verdict:
     )  # fmt: skip
 
 
-def _misplaced(reading: Reading) -> bool:
+def _misplaced(table: Tensor) -> bool:
     """Whether the entries are those of the usual table, in other places."""
-    table = reading.table
     right = sinusoidal(*table.shape, dtype=torch.float64)
     gap = table.flatten().sort().values - right.flatten().sort().values
     return float(gap.abs().max()) <= FINE
@@ -140,6 +140,8 @@ def check_rounded(patient: Patient, reading: Reading) -> Verdict:
     for dtype in (torch.bfloat16, torch.float16):
         what = _rounded_positions(patient, dtype)
         if what is None and reading.name.get("rounded") in (dtype, _named(dtype)):
+            what = "frequencies are rounded"
+        if what is None and _rounded_ladder(reading, dtype):
             what = "frequencies are rounded"
         if what is None and _rounded_angles(reading, dtype):
             what = "angles are rounded"
@@ -162,6 +164,21 @@ def check_rounded(patient: Patient, reading: Reading) -> Verdict:
 
 def _named(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
+
+
+def _rounded_ladder(reading: Reading, dtype: torch.dtype) -> bool:
+    """Whether frequencies near the usual ones all are numbers of this dtype."""
+    code = reading.code
+    if code is None or not code.complete or code.coarse:
+        return False
+    w = code.omega
+    usual = 1e4 ** (-2 * torch.arange(len(w), dtype=torch.float64) / reading.width)
+    near = (w / usual - 1).abs()
+    seen = (w > 1e-3) & (near < 2e-2)
+    known = (w / w.to(dtype).double() - 1).abs()
+    # one in a hundred numbers is that near to one of bfloat16
+    enough = int(seen.sum()) > max(3, len(w) // 2)
+    return enough and float(near[seen].max()) > 1e-4 and float(known[seen].max()) < 3e-5
 
 
 def _rounded_angles(reading: Reading, dtype: torch.dtype) -> bool:
@@ -202,7 +219,8 @@ def check_layout(patient: Patient, reading: Reading) -> Verdict:
         return _signs(patient, reading)
     if not bool(table.any()) or table.shape[0] < 8:
         return NotApplicable("D-LAYOUT", "there is too little to see")
-    if _misplaced(reading) and (code is None or not code.complete):
+    full = rows(patient, patient.facts.get("limit") or len(table))
+    if _misplaced(table) or (isinstance(full, Tensor) and _misplaced(full.double())):
         return bad(
             patient,
             "D-LAYOUT",
@@ -238,6 +256,8 @@ def check_layout(patient: Patient, reading: Reading) -> Verdict:
 def _signs(patient: Patient, reading: Reading) -> Verdict:
     code = reading.code
     assert code is not None
+    if math.isnan(code.offset):
+        return NotApplicable("D-LAYOUT", "the pairs do not start together")
     if code.sense == "":
         return passed("D-LAYOUT", code.order)
     if code.sense == "c":
@@ -619,25 +639,34 @@ def check_long(patient: Patient, reading: Reading) -> Verdict:
 @sorted_out("D-HISTORY")
 def check_history(patient: Patient, reading: Reading) -> Verdict:
     """The same call gives the same rows, whatever was called before."""
+    one, other = (5, 64) if not reading.axes else (reading.cells,) * 2
     call = patient.renewed()
-    first = reading.probe(call, 5)
-    for other in (64, 3, 9):
-        reading.probe(call, other)
-    again = reading.probe(call, 5)
+    first = reading.probe(call, one)
+    far = reading.probe(call, other)
+    reading.probe(call, 3)
+    again = reading.probe(call, one)
     if not isinstance(first, Tensor):
         return NotApplicable("D-HISTORY", f"it has no five rows: {first}")
-    gap = math.inf
-    if isinstance(again, Tensor) and first.shape == again.shape:
-        gap = float((first.double() - again.double()).abs().max())
+    gap = _apart(first, again)
+    alone = reading.probe(patient.renewed(), other)
+    if isinstance(alone, Tensor):
+        gap = max(gap, _apart(alone, far))
     if gap <= 1e-6:
         return passed("D-HISTORY", "calls do not change each other", gap, 1e-6)
     return bad(
         patient,
         "D-HISTORY",
         "wrong",
-        "Five rows are not the same before and after calls of other lengths"
-        + (f": {again}." if not isinstance(again, Tensor) else "."),
+        f"A call for {one} or {other} rows gives something else after calls of other "
+        "lengths than before them.",
         "Keep nothing between calls, or key what is kept by all that it depends on.",
         value=gap,
         tolerance=1e-6,
     )
+
+
+def _apart(first: Tensor, second: Tensor | Failure) -> float:
+    """Largest difference; infinite if one of them is missing or of another shape."""
+    if not isinstance(second, Tensor) or first.shape != second.shape:
+        return math.inf
+    return float((first.double() - second.double()).abs().nan_to_num(0.0).max())
