@@ -171,7 +171,8 @@ def yarn(
     Args:
         inv_freq: (pairs,) at least two, a geometric ladder as `pe_lab.inv_freq` makes.
         factor, original_length: as for `ntk_by_parts`.
-        beta_fast, beta_slow: the two numbers of turns.
+        beta_fast, beta_slow: the two numbers of turns; Kimi K2 has 1 for both, and
+            the rounding outwards leaves a ramp of one pair.
         truncate: round the two indices outwards, as the released code does.
 
     Returns, Raises: as for `ntk_by_parts`.
@@ -185,7 +186,7 @@ def yarn(
     """
     inv_freq = as_inv_freq(inv_freq)
     pairs = inv_freq.shape[0]
-    _turns(refuse.number("beta_slow", beta_slow, 1e-6), beta_fast)
+    _turns(refuse.number("beta_slow", beta_slow, 1e-6), beta_fast, equal=True)
     if pairs < 2 or not bool(inv_freq[-1] > 0 and inv_freq[1] < inv_freq[0]):
         raise ValueError(
             "yarn needs at least 2 frequencies above 0 that fall from pair to pair; "
@@ -313,9 +314,9 @@ def _factor(value: float) -> float:
     return refuse.number("factor", value, 1)
 
 
-def _turns(slow: float, fast: float) -> None:
+def _turns(slow: float, fast: float, *, equal: bool = False) -> None:
     slow, fast = (refuse.number("turns", t, 0) for t in (slow, fast))
-    if not slow < fast:
+    if not (slow < fast or (equal and slow == fast)):
         raise ValueError(
             f"the ramp needs fewer slow turns than fast ones, got {slow} and {fast}."
         )

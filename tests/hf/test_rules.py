@@ -23,6 +23,7 @@ SCALED = {
     "dynamic": {"factor": 4.0},
     "yarn": {"factor": 4.0, "original_max_position_embeddings": 64},
     "yarn by other turns": {"factor": 8.0, "original_max_position_embeddings": 64, "beta_fast": 16, "beta_slow": 2},
+    "yarn, as many slow turns as fast": {"factor": 32.0, "original_max_position_embeddings": 64, "beta_fast": 1.0, "beta_slow": 1.0},
     "yarn, ramp not rounded": {"factor": 32.0, "original_max_position_embeddings": 128, "truncate": False},
     "yarn, its own gain": {"factor": 4.0, "original_max_position_embeddings": 64, "attention_factor": 1.5},
     "yarn, DeepSeek's pair": {"factor": 40, "original_max_position_embeddings": 64, "mscale": 0.707, "mscale_all_dim": 1.0},

@@ -9,7 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pe_lab.doctor import add_checks, add_state, grid_checks, table, table_checks
+from pe_lab.doctor import (
+    add_checks,
+    add_state,
+    grid_checks,
+    sinusoid_checks,
+    table,
+    table_checks,
+)
 from pe_lab.doctor.add_call import FORMS, Add, parts, tensors_of, widths
 from pe_lab.doctor.guard import Failure, Guard
 from pe_lab.doctor.kind import Adapter, Kind, Patient
@@ -19,9 +26,7 @@ from pe_lab.doctor.reading import measure
 SHAPES = ((2, 7), (1, 7), (7, 7))
 
 
-def recognise(
-    subject: Any, options: Mapping[str, Any], guard: Guard
-) -> Adapter | str:
+def recognise(subject: Any, options: Mapping[str, Any], guard: Guard) -> Adapter | str:
     """Whether embeddings come back as they were, entry by entry, plus something."""
     if not callable(subject) or isinstance(subject, type):
         return "it cannot be called"
@@ -185,13 +190,13 @@ KIND = Kind(
         grid_checks.check_grid,
         table_checks.check_prefix,
         table_checks.check_rounded,
-        table_checks.check_layout,
+        sinusoid_checks.check_layout,
         table.check_expected,
-        table_checks.check_base,
+        sinusoid_checks.check_base,
         add_checks.check_scale,
-        table_checks.check_norm,
-        table_checks.check_offset,
-        table_checks.check_lone,
+        sinusoid_checks.check_norm,
+        sinusoid_checks.check_offset,
+        sinusoid_checks.check_lone,
         add_checks.check_batch,
         add_checks.check_arguments,
         add_checks.check_single,

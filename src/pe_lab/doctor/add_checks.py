@@ -174,7 +174,9 @@ def check_scale(patient: Patient, reading: Reading) -> Verdict:
     trouble = _unbalanced(patient, scale, root, code)
     if trouble is None:
         rms = float(reading.table.square().mean().sqrt())
-        return passed("D-SCALE", f"x times {scale:.4g}, encoding of rms {rms:.3g}", scale)
+        return passed(
+            "D-SCALE", f"x times {scale:.4g}, encoding of rms {rms:.3g}", scale
+        )
     severity, message = trouble
     return bad(
         patient,
@@ -195,7 +197,9 @@ def _unbalanced(
     if said is not None or expects(patient, "scale"):
         return None if said is None else ("wrong", said)
     if _is(scale, root):
-        both = "The sum is multiplied by √d, the code as well as x: it has amplitude √d."
+        both = (
+            "The sum is multiplied by √d, the code as well as x: it has amplitude √d."
+        )
         return ("wrong", both) if _is(code, root) else None
     if _is(scale, 1.0):
         only = "The code is multiplied by √d, and x is not: it drowns the embeddings."

@@ -126,7 +126,9 @@ def check_device(patient: Patient, reading: Reading) -> Verdict:
         return NotApplicable("D-STATE", "a function does not move")
     _, call = held(patient, lambda module: module.to("meta"))
     shape = (2, length_of(patient), reading.width)
-    got = patient.guard.call(lambda: str(call(torch.zeros(shape, device="meta")).device))
+    got = patient.guard.call(
+        lambda: str(call(torch.zeros(shape, device="meta")).device)
+    )
     plain = [
         name
         for part in parts(patient.subject)
@@ -316,9 +318,7 @@ def _misread(
     )
 
 
-def _widened(
-    patient: Patient, name: str, dtype: torch.dtype, module: bool
-) -> Verdict:
+def _widened(patient: Patient, name: str, dtype: torch.dtype, module: bool) -> Verdict:
     return bad(
         None,
         "D-DTYPE",
@@ -336,7 +336,6 @@ def _longest(patient: Patient, reading: Reading) -> int:
         if isinstance(rows(patient, count), Tensor):
             return count
     return len(reading.table)
-
 
 
 def check_state_dict(patient: Patient) -> Verdict:

@@ -130,9 +130,9 @@ def _bases(keys: Config) -> Iterator[tuple[str, Any]]:
 
 def _compare_bases(keys: Config, problems: Problems) -> None:
     given, usual = dict(_bases(keys)), keys.family.base
-    local = (
-        keys.family.local[0] if keys.family.local else "sliding_attention.rope_theta"
-    )
+    local = "sliding_attention.rope_theta"
+    if local not in given and keys.family.local:
+        local = keys.family.local[0]
     whole = given.get("full_attention.rope_theta", given.get(keys.name("base"), usual))
     if given.get(local, 0) > whole:
         problems.add(
@@ -209,6 +209,14 @@ def check_lists(patient: Patient) -> list[Verdict]:
     if keys is None or not given:
         return [NotApplicable("D-CONFIG", "there are no lists of factors")]
     problems, pairs = Problems(patient, "D-CONFIG"), _pairs(keys)
+    missing = {"short_factor", "long_factor"} - {name for name, _ in given}
+    for name in sorted(missing if _tried(rope_type, keys) == "longrope" else ()):
+        problems.add(
+            "wrong",
+            f"{name} is missing, and LongRoPE reads one list up to the trained length "
+            "and the other beyond.",
+            f"Copy {name} from the config that came with the weights.",
+        )
     for name, factors in given:
         if not isinstance(factors, list | tuple) or not all(map(_is_number, factors)):
             problems.add(

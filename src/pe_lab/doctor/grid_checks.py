@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from pe_lab.doctor import table_checks
+from pe_lab.doctor import sinusoid_checks
 from pe_lab.doctor.code import read
 from pe_lab.doctor.kind import Patient
 from pe_lab.doctor.reading import (
@@ -126,10 +126,10 @@ def _axis_by_axis(patient: Patient, reading: Reading, order: str) -> list[Verdic
 
 _FIRST = {"row first": (True, False), "column first": (False, True)}
 _LINES = (
-    table_checks.check_layout,
-    table_checks.check_base,
-    table_checks.check_norm,
-    table_checks.check_offset,
+    sinusoid_checks.check_layout,
+    sinusoid_checks.check_base,
+    sinusoid_checks.check_norm,
+    sinusoid_checks.check_offset,
 )
 
 

@@ -8,6 +8,7 @@ back as a value.
 from __future__ import annotations
 
 import copy
+import operator
 import signal
 import threading
 import time
@@ -84,19 +85,23 @@ def fresh(subject: Any) -> Any:
 
 
 def _function(function: FunctionType, memo: dict[int, Any]) -> FunctionType:
-    """The function over copies of the modules that it closes over, or calls by name."""
+    """The function over copies of the modules in its closure, defaults and names."""
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
-    mine = [_part(value, memo) for value in cells]
+    given = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    mine, own = ([_part(value, memo) for value in part] for part in (cells, given))
     outer = {n: function.__globals__.get(n) for n in function.__code__.co_names}
     named = {n: _part(v, memo) for n, v in outer.items() if isinstance(v, nn.Module)}
-    if not named and all(a is b for a, b in zip(cells, mine, strict=True)):
+    if not named and all(map(operator.is_, cells + given, mine + own)):
         return function
     world = {**function.__globals__, **named} if named else function.__globals__
     closure = tuple(map(CellType, mine))
+    count = len(function.__defaults__ or ())
     twin = FunctionType(
-        function.__code__, world, function.__name__, function.__defaults__, closure
+        function.__code__, world, function.__name__, tuple(own[:count]), closure
     )
-    twin.__kwdefaults__ = function.__kwdefaults__
+    twin.__kwdefaults__ = dict(
+        zip(function.__kwdefaults__ or {}, own[count:], strict=True)
+    )
     return twin
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
@@ -10,10 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pe_lab.doctor import rope_checks, rope_memory
+from pe_lab.doctor import (
+    rope_checks,
+    rope_ladder,
+    rope_memory,
+    rope_pairs,
+    rope_range,
+    rope_types,
+)
 from pe_lab.doctor.guard import Failure, Guard, fresh
 from pe_lab.doctor.kind import Adapter, Kind, Patient
-from pe_lab.doctor.rope_survey import random_heads, survey
+from pe_lab.doctor.rope_ladder import ladder
+from pe_lab.doctor.rope_pairs import layout_of, shown
+from pe_lab.doctor.rope_survey import Survey, random_heads, survey
 
 _WIDTHS = (64, 32, 16, 128, 8, 96, 80, 48, 256, 4)
 _FORMS = ("rotate", "x", "qk")
@@ -124,7 +134,26 @@ def _fault(adapter: TurnAdapter, subject: Any, guard: Guard) -> tuple[str, bool]
 def identify(patient: Patient) -> dict[str, Any]:
     """What it is: layout, width, frequencies and gain, from basis vectors turned."""
     found = survey(patient)
-    return rope_checks.identity(patient, found)
+    if not found.pairs:
+        return {"scheme": "unknown", "layout": "unknown"}
+    named, (layout, width) = ladder(patient), layout_of(found)
+    axes = getattr(patient.adapt, "ids", "row")[0]
+    facts: dict[str, Any] = {"scheme": _scheme(found, named, axes), "layout": layout}
+    if axes.isdigit():
+        facts["axes"] = int(axes)
+    facts |= {"rotary_dim": width, "pairs": shown(found.pairs)}
+    if not math.isnan(named["base"]):
+        facts["base"] = named["base"]
+    facts |= {"spacing": named["spacing"], "scaling": named["scaling"]}
+    if found.steady:
+        facts["gain"] = round(float(found.gain.mean()), 6)
+    return facts
+
+
+def _scheme(found: Survey, named: dict[str, Any], axes: str) -> str:
+    if axes.isdigit():
+        return "axial RoPE" if named["parts"] > 1 else "M-RoPE"
+    return "RoPE" if found.steady else "xPos"
 
 
 KIND = Kind(
@@ -132,5 +161,23 @@ KIND = Kind(
     convention="f(x: B×H×L×D, positions) → turned x, or f(q, k, positions) → (q, k)",
     recognise=recognise,
     identify=identify,
-    checks=(*rope_checks.CHECKS, *rope_memory.CHECKS),
+    checks=(
+        rope_checks.check_shape,
+        rope_checks.check_order,
+        rope_checks.check_sides,
+        rope_pairs.check_layout,
+        rope_pairs.check_norm,
+        rope_ladder.check_dim,
+        rope_ladder.check_base,
+        rope_checks.check_shift,
+        rope_checks.check_start,
+        rope_memory.check_decoding,
+        rope_memory.check_length,
+        rope_range.check_ids,
+        rope_memory.check_batch,
+        rope_memory.check_history,
+        rope_range.check_far,
+        rope_types.check_dtype,
+        rope_types.check_state,
+    ),
 )

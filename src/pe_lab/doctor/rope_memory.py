@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from pe_lab.doctor.guard import Failure
-from pe_lab.doctor.kind import Check, Patient
+from pe_lab.doctor.kind import Patient
 from pe_lab.doctor.report import Finding, NotApplicable, Passed, Verdict
-from pe_lab.doctor.rope_checks import explained, wrong
-from pe_lab.doctor.rope_range import check_far, check_packed
 from pe_lab.doctor.rope_survey import (
     SAME,
     angles,
@@ -29,7 +27,7 @@ from pe_lab.doctor.rope_survey import (
     survey,
     wrapped,
 )
-from pe_lab.doctor.rope_types import check_dtype, check_state
+from pe_lab.doctor.rope_words import explained, found_wrong
 
 
 def check_decoding(patient: Patient) -> Verdict:
@@ -60,7 +58,7 @@ _PLANS = {
 
 
 def _stopped(patient: Patient, name: str, start: int, failure: Failure) -> Finding:
-    return wrong(
+    return found_wrong(
         patient,
         "D-CACHE",
         f"Fed with {name}, it raises at position {start}: {failure}",
@@ -71,7 +69,7 @@ def _stopped(patient: Patient, name: str, start: int, failure: Failure) -> Findi
 def _off(patient: Patient, name: str, start: int, out: Tensor, apart: float) -> Finding:
     instead = _position_of(patient, out[0])
     as_what = f" as position {instead}" if instead is not None else " by other angles"
-    return wrong(
+    return found_wrong(
         patient,
         "D-CACHE",
         f"Fed with {name}, position {start} is turned{as_what}; all at once it is "
@@ -112,7 +110,7 @@ def _stored_keys(patient: Patient) -> Finding | None:
     apart = float((k - full[1][:, :, -k.shape[2] :]).abs().max())
     if apart <= 10 * SAME:
         return None
-    return wrong(
+    return found_wrong(
         patient,
         "D-CACHE",
         f"After six steps the keys of {k.shape[2]} tokens are not those of one pass: "
@@ -184,11 +182,11 @@ _DISTURBANCES: dict[str, Callable[[Patient, Callable[..., Any]], None]] = {
 def _changed(patient: Patient, name: str, was: Tensor, now: Any) -> Finding:
     if isinstance(now, Failure):
         message = f"After {name} it raises where it did not before: {now}"
-        return wrong(
+        return found_wrong(
             patient, "D-HISTORY", message, remedy="Keep nothing between calls."
         )
     apart = float((was - now).abs().max())
-    return wrong(
+    return found_wrong(
         patient,
         "D-HISTORY",
         f"After {name} the same positions are turned by other angles than before.",
@@ -213,7 +211,7 @@ def check_length(patient: Patient) -> Verdict:
             break
         apart = float(wrapped(long[:8] - short).abs().max())
         if not apart <= 10 * SAME:
-            return wrong(
+            return found_wrong(
                 patient,
                 "D-BASE",
                 f"In an input of {length} tokens position 7 is turned otherwise than "
@@ -237,7 +235,7 @@ def _length_in_gain(patient: Patient, found: Any) -> Finding | None:
     apart = float((short - long[:, :, :8]).abs().max())
     if apart <= 1e-4:
         return None
-    return wrong(
+    return found_wrong(
         patient,
         "D-CACHE",
         "In an input of 100 tokens the first ones are scaled otherwise than in one of "
@@ -279,7 +277,7 @@ def _rows(patient: Patient, both: Tensor, alone: list[Tensor]) -> Verdict:
     first = patient.guard.call(patient.renewed(), x, torch.stack((run(0),) * 3))
     shared = isinstance(first, Tensor) and float((both - first).abs().max()) <= SAME
     why = "the ids of row 0 are used for all" if shared else "rows change one another"
-    return wrong(
+    return found_wrong(
         patient,
         "D-BATCH",
         f"Three rows with ids from 0, from 7 and from far on are turned otherwise than "
@@ -290,15 +288,3 @@ def _rows(patient: Patient, both: Tensor, alone: list[Tensor]) -> Verdict:
         remedy="Give every row the angles of its own ids, and choose no frequencies by "
         "the longest row.",
     )
-
-
-CHECKS: tuple[Check, ...] = (
-    check_decoding,
-    check_length,
-    check_packed,
-    check_batch,
-    check_history,
-    check_far,
-    check_dtype,
-    check_state,
-)

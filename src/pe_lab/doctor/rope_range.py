@@ -10,7 +10,7 @@ from torch import Tensor
 from pe_lab.doctor.guard import Failure
 from pe_lab.doctor.kind import Patient
 from pe_lab.doctor.report import Finding, NotApplicable, Passed, Verdict
-from pe_lab.doctor.rope_checks import ROTATE, explained, ladder, wrong
+from pe_lab.doctor.rope_ladder import ladder
 from pe_lab.doctor.rope_survey import (
     SAME,
     Survey,
@@ -21,12 +21,13 @@ from pe_lab.doctor.rope_survey import (
     survey,
     wrapped,
 )
+from pe_lab.doctor.rope_words import ROTATE, explained, found_wrong
 
 # Starts of runs: past every table of a usual size, and past what 16 bits count.
 _STARTS = (1000, 2**11, 2**12, 2**13, 10**4, 2**14, 2**15, 2**16, 10**5, 2**17, 10**6)
 
 
-def check_packed(patient: Patient) -> Verdict:
+def check_ids(patient: Patient) -> Verdict:
     """Ids that are no run, as of packed or padded text, are taken one by one."""
     if earlier := explained(patient, "D-CACHE"):
         return earlier
@@ -46,7 +47,7 @@ def check_packed(patient: Patient) -> Verdict:
     apart = float((again - whole[:, :, ids]).abs().max())
     if apart <= 10 * SAME:
         return Passed("D-CACHE", "each id counts for itself", apart, 10 * SAME)
-    return wrong(
+    return found_wrong(
         patient,
         "D-CACHE",
         "The ids 0, 1, 2, 0, 1, 5, 9 are not taken one by one: packed documents and "
@@ -129,7 +130,7 @@ def _refuses(patient: Patient, start: int, failure: Failure) -> Verdict:
     if start <= 20000:
         long = angles(patient, run(0, start + 4))
         if not isinstance(long, Failure):
-            return wrong(
+            return found_wrong(
                 patient,
                 "D-LEN",
                 f"Position {start} is refused in a short input ({failure}), and taken "
@@ -154,7 +155,7 @@ def _bad(
         how = f"as position {seen:.4g}" if share > 0.05 else ""
     if how:
         return [
-            wrong(
+            found_wrong(
                 patient,
                 "D-LEN",
                 f"From about position {first} on, tokens are turned wrongly, without an "
@@ -164,7 +165,7 @@ def _bad(
             )
         ]
     return [
-        wrong(
+        found_wrong(
             patient,
             "D-LONG",
             f"Angles are off by {error:.2g} radians at position {start}, and wrong from "

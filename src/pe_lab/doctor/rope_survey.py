@@ -53,6 +53,18 @@ class Survey:
     refused: tuple[int, str] | None = None
     failure: str = ""
 
+    @property
+    def steady(self) -> bool:
+        """Whether lengths do not depend on the position."""
+        return not len(self.gain) or bool(
+            (self.gain - self.gain[0]).abs().max() <= SAME
+        )
+
+    @property
+    def fastest(self) -> float:
+        """Radians per position of the fastest pair, at least 1: precision lost."""
+        return max([1.0, *self.omega.abs().tolist()])
+
 
 def survey(patient: Patient) -> Survey:
     """The first look, kept in patient.facts["survey"]."""
@@ -202,8 +214,7 @@ def _speeds(patient: Patient, found: Survey) -> None:
             return
         for i in range(4):
             omega, miss = _refined(found.omega, there[i] - found.phase, start + i)
-            fastest = max(1.0, float(omega.abs().max()))
-            if not miss <= 1e-3 + start * 2**-20 * fastest:
+            if not miss <= 1e-3 + start * 2**-20 * found.fastest:
                 found.bend = start + i
                 return
             found.omega = omega

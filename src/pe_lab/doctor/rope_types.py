@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from pe_lab.doctor.guard import Failure
 from pe_lab.doctor.kind import Patient
 from pe_lab.doctor.report import Finding, NotApplicable, Passed, Verdict
-from pe_lab.doctor.rope_checks import ROTATE, wrong
 from pe_lab.doctor.rope_survey import (
     SAME,
     as_matrices,
@@ -21,6 +20,7 @@ from pe_lab.doctor.rope_survey import (
     random_heads,
     run,
 )
+from pe_lab.doctor.rope_words import ROTATE, explained, found_wrong
 
 # Where 16 bits count no more: bfloat16 past 256, float16 past 2048; and below that.
 _PLACES = (2051, 1021, 509, 253, 125, 61, 11)
@@ -60,7 +60,7 @@ def _inputs(patient: Patient, start: int, reference: Tensor) -> Finding | None:
             continue
         error = _apart(out, reference)
         if not error <= _OFF:
-            return wrong(
+            return found_wrong(
                 patient,
                 "D-DTYPE",
                 f"With {name} inputs, positions {start} … {start + 3} are turned by "
@@ -96,7 +96,7 @@ def _casts(patient: Patient, start: int, reference: Tensor) -> Finding | None:
             out = matrices(patient, run(start), call, given)
             error = 0.0 if isinstance(out, Failure) else _apart(out, reference)
             if not error <= _OFF:
-                return wrong(
+                return found_wrong(
                     patient,
                     "D-DTYPE",
                     f"After .to({name}) of the module, positions {start} … {start + 3} "
@@ -118,7 +118,7 @@ def _contexts(patient: Patient, start: int, reference: Tensor) -> Finding | None
             continue
         error = _apart(out, reference)
         if not error <= _OFF:
-            return wrong(
+            return found_wrong(
                 patient,
                 "D-DTYPE",
                 f"Under {name}, positions {start} … {start + 3} are turned by other "
@@ -293,7 +293,7 @@ def _moved(patient: Patient) -> Finding | None:
     x = random_heads(1, 2, 4, head_dim(patient)).to("meta")
     call = patient.renewed(lambda module: module.to("meta"))
     out = patient.guard.call(lambda: call(x, run(0).to("meta")).shape)
-    if not isinstance(out, Failure) or "device" not in str(out).lower():
+    if not isinstance(out, Failure) or not _MIXED.search(str(out)):
         return None
     return Finding(
         "D-STATE",

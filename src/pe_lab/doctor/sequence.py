@@ -213,8 +213,14 @@ def modules_of(subject: Any) -> list[nn.Module]:
     if isinstance(subject, FunctionType):
         cells = [c.cell_contents for c in subject.__closure__ or ()]
         named = [subject.__globals__.get(n) for n in subject.__code__.co_names]
-        parts = cells + [n for n in named if isinstance(n, nn.Module)]
+        given = [
+            *(subject.__defaults__ or ()),
+            *(subject.__kwdefaults__ or {}).values(),
+        ]
+        parts = cells + given + [n for n in named if isinstance(n, nn.Module)]
         return [m for part in parts if part is not subject for m in modules_of(part)]
+    if isinstance(subject, type):
+        return []
     inner = getattr(subject, "__dict__", {}).values()
     return [part for part in inner if isinstance(part, nn.Module)]
 

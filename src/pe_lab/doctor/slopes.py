@@ -73,8 +73,8 @@ def _doubled(heads: int) -> Tensor:
 
 
 def _above(heads: int) -> Tensor:
-    """The first slopes of the power of two above."""
-    return alibi_slopes(1 << heads.bit_length())[:heads]
+    """The first slopes of the power of two above; the released ones if H is one."""
+    return alibi_slopes(1 << (heads - 1).bit_length())[:heads]
 
 
 def _pad(heads: int) -> Tensor:

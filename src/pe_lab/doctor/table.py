@@ -12,21 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pe_lab.doctor import grid_checks, table_checks
+from pe_lab.doctor import grid_checks, sinusoid_checks, table_calls, table_checks
 from pe_lab.doctor.guard import Failure, Guard, evaluating, fresh
 from pe_lab.doctor.kind import Adapter, Kind, Patient
 from pe_lab.doctor.reading import (
-    TABLES,
     Reading,
-    bad,
-    expects,
-    explained,
     measure,
-    passed,
-    reading_of,
     unexpected,
 )
-from pe_lab.doctor.report import NotApplicable, Verdict
+from pe_lab.doctor.report import Verdict
 from pe_lab.encodings.base import PositionalEncoding
 
 CONVENTION = "f(length, d_model) → (L, d) or (1, L, d)"
@@ -172,168 +166,6 @@ def _described(patient: Patient, reading: Reading) -> dict[str, Any]:
     return {**identity, **learnt}
 
 
-def check_shape(patient: Patient) -> Verdict:
-    """The shape that was asked for, at even widths, and at the one that was named."""
-    reading = reading_of(patient)
-    size: Any = reading.axes or 7
-    count = int(np.prod(size))
-    named = patient.options.get("d_model")
-    for d in (reading.width, 48, 10) if named is None else (int(named),):
-        got = patient.call(size, d)
-        if isinstance(got, Failure) and d == named:
-            return _misshaped(patient, count, d, str(got))
-        if isinstance(got, Tensor) and tuple(got.shape) != (count, d):
-            return _misshaped(patient, count, d, str(tuple(got.shape)))
-    return passed("D-SHAPE", "shapes are as asked for")
-
-
-def _misshaped(patient: Patient, count: int, width: int, got: str) -> Verdict:
-    odd = "An odd width has ⌈d/2⌉ sines and ⌊d/2⌋ cosines. " if width % 2 else ""
-    return bad(
-        patient,
-        "D-SHAPE",
-        "wrong",
-        f"Asked for {count} rows of width {width}, it gives {got}.",
-        odd + "Give one row for each position, one column for each channel.",
-    )
-
-
-def check_odd(patient: Patient) -> Verdict:
-    """Odd widths too have a table, or are refused in words."""
-    if not patient.facts["width_free"] or reading_of(patient).axes:
-        return NotApplicable("D-SHAPE", "it has one width")
-    for d in (33, 7):
-        got = patient.call(7, d)
-        if isinstance(got, Tensor) and tuple(got.shape) == (7, d):
-            continue
-        said = f"gives shape {tuple(got.shape)}" if isinstance(got, Tensor) else got
-        return bad(
-            patient,
-            "D-SHAPE",
-            "note",
-            f"It has no odd widths: {d} {said}.",
-            "Give the sines ⌈d/2⌉ channels and the cosines ⌊d/2⌋, or refuse in words.",
-        )
-    return passed("D-SHAPE", "odd widths have their table")
-
-
-def check_widths(patient: Patient) -> Verdict:
-    """Another width has the same rule."""
-    reading = reading_of(patient)
-    base = reading.name.get("base")
-    cause = explained(patient, "D-BASE")
-    whole = reading.code is not None and reading.code.complete
-    if (
-        cause
-        or not whole
-        or base is None
-        or not patient.facts["width_free"]
-        or reading.axes
-    ):
-        return cause or NotApplicable("D-BASE", "it has one width")
-    got = patient.call(len(reading.table), 48)
-    if not isinstance(got, Tensor) or tuple(got.shape) != (len(reading.table), 48):
-        return NotApplicable("D-BASE", "it has one width")
-    known = dict(patient.facts)
-    patient.facts["rows"] = {}
-    other = measure(patient, 48, lambda call, n: patient.guard.call(call, n, 48))
-    patient.facts.update(known)
-    there = other.name.get("base", float("nan"))
-    if not abs(there / base - 1) > 1e-3:
-        return passed("D-BASE", f"base {base:g} at width 48 too", there)
-    return bad(
-        patient,
-        "D-BASE",
-        "wrong",
-        f"Its base is {base:.5g} at width {reading.width} and {there:.5g} at width 48: "
-        "the exponent has a width written into it.",
-        "Use 10000 ** (-2 * i / d) with the d of the table.",
-        value=there,
-    )
-
-
-def check_memory(patient: Patient) -> Verdict:
-    """Other widths and edited results leave later calls alone."""
-    reading = reading_of(patient)
-    call, size = patient.renewed(), reading.axes or 6
-    width = reading.width
-
-    def twice() -> tuple[Tensor, Tensor]:
-        torch.manual_seed(0)  # of rows that are drawn at each call
-        given = call(size, width)
-        first = given.clone()
-        given.add_(100.0)
-        torch.manual_seed(0)
-        return first, call(size, width)
-
-    got = patient.guard.call(twice)
-    if isinstance(got, Failure):
-        return NotApplicable("D-HISTORY", f"a result cannot be edited: {got}")
-    first, second = got
-    if first.shape == second.shape and torch.equal(first, second):
-        return passed("D-HISTORY", "every call gives rows of its own")
-    return bad(
-        patient,
-        "D-HISTORY",
-        "note" if patient.facts["learns"] else "risky",
-        "Editing a result in place changes what the next call gives: the caller gets "
-        "the stored table itself.",
-        "Give out a clone, or make the rows at each call.",
-        value=float((first.double() - second.double()).abs().max())
-        if first.shape == second.shape
-        else None,
-    )
-
-
-def check_default(patient: Patient) -> Verdict:
-    """The rows do not depend on torch's default dtype, up to rounding."""
-    cause = explained(patient, "D-DTYPE")
-    reading = reading_of(patient)
-    if cause:
-        return cause
-    call: Any = patient.renewed()
-    size: Any = reading.axes or min(300, len(reading.table))
-
-    def narrow() -> Any:
-        torch.set_default_dtype(torch.bfloat16)
-        return call(size, reading.width)
-
-    got = patient.guard.call(narrow)
-    if isinstance(got, Failure):
-        return NotApplicable("D-DTYPE", f"not with a bfloat16 default: {got}")
-    if got.shape != reading.table[: len(got)].shape or not got.is_floating_point():
-        return NotApplicable("D-DTYPE", "its shape changes with the default dtype")
-    gap = float((got.double() - reading.table[: len(got)]).abs().max())
-    if gap <= 2e-2:
-        return passed("D-DTYPE", "the default dtype changes no angle", gap, 2e-2)
-    return bad(
-        patient,
-        "D-DTYPE",
-        "note",
-        f"With bfloat16 as torch's default, as model loaders set it, rows are off by "
-        f"{gap:.2g}: frequencies or positions take the default dtype.",
-        "Name dtype=torch.float32 where positions and frequencies are made.",
-        value=gap,
-        tolerance=2e-2,
-    )
-
-
-def check_trains(patient: Patient) -> Verdict:
-    """Sinusoids are fixed, and rows that learn are no sinusoids."""
-    reading = reading_of(patient)
-    if not reading.learns or reading.code is None or expects(patient, "parameters"):
-        return passed("D-STATE", "what should train trains, the rest does not")
-    return bad(
-        patient,
-        "D-STATE",
-        "risky",
-        "The sinusoidal table receives gradients: it is a parameter, and the first "
-        "step of the optimiser makes it something else.",
-        "Register it as a buffer, or make it anew at each call.",
-        chapter=TABLES,
-    )
-
-
 def check_expected(patient: Patient) -> list[Verdict]:
     """The identity is what the caller expects."""
     return unexpected(patient, patient.facts["identity"])
@@ -345,25 +177,25 @@ KIND = Kind(
     recognise,
     identify,
     (
-        check_shape,
+        table_calls.check_shape,
         table_checks.check_finite,
         table_checks.check_history,
         table_checks.check_order,
         grid_checks.check_grid,
         table_checks.check_prefix,
         table_checks.check_rounded,
-        table_checks.check_layout,
+        sinusoid_checks.check_layout,
         check_expected,
-        table_checks.check_base,
-        check_widths,
-        table_checks.check_norm,
-        table_checks.check_offset,
-        table_checks.check_lone,
+        sinusoid_checks.check_base,
+        table_calls.check_widths,
+        sinusoid_checks.check_norm,
+        sinusoid_checks.check_offset,
+        sinusoid_checks.check_lone,
         table_checks.check_len,
         table_checks.check_long,
-        check_memory,
-        check_default,
-        check_trains,
-        check_odd,
+        table_calls.check_memory,
+        table_calls.check_default,
+        table_calls.check_trains,
+        table_calls.check_odd,
     ),
 )

@@ -40,7 +40,8 @@ def name_ladder(inv_freq: Tensor, *, dim: int) -> dict[str, Any]:
     Returns:
         "base" (NaN if one pair leaves it open), "spacing" ("paper" or
         "tensor2tensor"), "scaling" ("none", "linear 4", "ntk 4", "llama3 8", "yarn 4",
-        "by parts 4", "longrope" or "unknown"), "error": the largest relative distance
+        "by parts 4", "step 4": kept or divided without a ramp, "longrope" or
+        "unknown"), "error": the largest relative distance
         from the ladder so named; "ladder": that ladder, exact; "original_length" where
         the rule has one; "rounded" where a 16-bit dtype has rounded the frequencies.
     """
@@ -55,7 +56,12 @@ def name_ladder(inv_freq: Tensor, *, dim: int) -> dict[str, Any]:
     fit = start * geometric(base, dim, len(w))
     if _distance(w, fit) <= FIT:
         return _name_geometric(w, start, base, dim)
-    return _name_rounded(w, dim) or _name_parts(w, dim) or _name_free(w, dim)
+    return (
+        _name_rounded(w, dim)
+        or _name_parts(w, dim)
+        or _name_ramp(w, dim)
+        or _name_free(w, dim)
+    )
 
 
 def short(value: float) -> str:
@@ -188,11 +194,54 @@ def _shares(plain: Tensor) -> Iterator[tuple[str, int, Tensor]]:
             yield rule, length, 2 * halved / plain - 1
 
 
+def _name_ramp(w: Tensor, dim: int) -> dict[str, Any] | None:
+    """YaRN or by parts with other lengths or turns, by the shape of the ramp alone.
+
+    The share that is kept falls in a straight line: over the index of the pair in YaRN,
+    over the frequency by parts.
+    """
+    if abs(float(w[0]) - 1) > FIT or not 0 < float(w[1]) < 1:
+        return None
+    base = _rounded(float(w[1]) ** (-dim / 2))
+    plain = geometric(base, dim, len(w))
+    factor = float(plain[-1] / w[-1])
+    if not factor > 1 + FIT:
+        return None
+    share = (w / plain - 1 / factor) / (1 - 1 / factor)
+    inside = (share > 0.01) & (share < 0.99)
+    falls = share.diff(prepend=share[:1]) < FIT
+    tidy = bool((falls & (share > -FIT) & (share < 1 + FIT)).all())
+    if int(inside.sum()) < 3 or not tidy:
+        return None
+    index = torch.arange(len(w), dtype=torch.float64)
+    for rule, x in (("yarn", index), ("by parts", plain)):
+        slope, start = _line(x[inside], share[inside])
+        ladder = plain / factor + (plain - plain / factor) * (
+            (slope * x + start).clamp(0, 1)
+        )
+        if _distance(w, ladder) <= 10 * FIT:
+            like = rule == "by parts" and abs(start + 1 / 3) < 0.01
+            name = "llama3" if like else rule
+            return _named(w, base, f"{name} {short(factor)}", ladder)
+    return None
+
+
+def _line(x: Tensor, y: Tensor) -> tuple[float, float]:
+    """Slope and start of the line through the first and the last point."""
+    slope = float((y[-1] - y[0]) / (x[-1] - x[0]))
+    return slope, float(y[0]) - slope * float(x[0])
+
+
 def _name_free(w: Tensor, dim: int) -> dict[str, Any]:
     """A factor of its own for each pair, growing from about 1: LongRoPE; or unknown."""
+    for base in _likely_bases(w, dim):
+        factors = geometric(base, dim, len(w)) / w
+        last = float(factors[-1])
+        two = (factors - 1).abs().minimum((factors - last).abs()) <= FIT * last
+        if last > 1 + FIT and bool(two.all()):
+            return _named(w, base, f"step {short(last)}", w)
     for base in USUAL[:3]:
-        plain = geometric(base, dim, len(w))
-        factors = plain / w
+        factors = geometric(base, dim, len(w)) / w
         starts = 1 - FIT <= float(factors[0]) <= 1.5
         grows = bool((factors[1:] >= 0.95 * factors[:-1]).all())
         if starts and grows and float(factors[-1]) > 1:

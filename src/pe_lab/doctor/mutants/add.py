@@ -341,7 +341,9 @@ def _peers() -> tuple[Healthy, ...]:
     """What other libraries do without a defect, where they are installed."""
     found = []
     if find_spec("x_transformers") is not None:
-        found.append(_well("learned, x-transformers", _x_learned, {"scheme": "learned"}))
+        found.append(
+            _well("learned, x-transformers", _x_learned, {"scheme": "learned"})
+        )
     return tuple(found)
 
 

@@ -60,9 +60,7 @@ def _right(i: Tensor, width: int) -> Tensor:
 def _textbook(length: int, width: int) -> Tensor:
     table = torch.zeros(length, width)
     position = torch.arange(0, length, dtype=torch.float).unsqueeze(1)
-    div = torch.exp(
-        torch.arange(0, width, 2).float() * (-math.log(10000.0) / width)
-    )
+    div = torch.exp(torch.arange(0, width, 2).float() * (-math.log(10000.0) / width))
     table[:, 0::2] = torch.sin(position * div)
     table[:, 1::2] = torch.cos(position * div)
     return table
@@ -217,9 +215,7 @@ def _sick(
     smallest: str = "",
     options: Mapping[str, Any] | None = None,
 ) -> Mutant:
-    return Mutant(
-        name, "table", lambda: table, checks, source, smallest, options or {}
-    )
+    return Mutant(name, "table", lambda: table, checks, source, smallest, options or {})
 
 
 _LOG = math.log(10000.0)
