@@ -96,8 +96,7 @@ def check_order(patient: Patient) -> Verdict:
     if earlier := explained(patient, "D-ORDER"):
         return earlier
     x = random_heads(head_dim(patient)).expand(2, 3, 5, -1).contiguous()
-    out = patient.guard.call(patient.renewed(), x, run(3, 5))
-    there = patient.guard.call(patient.renewed(), x, run(40, 5))
+    out, there = (patient.guard.call(patient.renewed(), x, run(s, 5)) for s in (3, 40))
     if isinstance(out, Failure) or isinstance(there, Failure):
         return NotApplicable("D-ORDER", f"five equal tokens: {out or there}")
     for axis, name in enumerate(("rows of the batch", "heads")):

@@ -91,30 +91,25 @@ def _position_of(patient: Patient, matrix: Tensor) -> int | None:
 
 
 def _stored_keys(patient: Patient) -> Finding | None:
-    """Keys that a call gives back besides those that it was given, turned anew?"""
-    if not is_pair_call(patient):
-        return None
-    width = head_dim(patient)
-    x = basis(width, 6)
+    """Whether keys that a call gives back besides its own were turned anew."""
+    x = basis(head_dim(patient), 6)
     full = patient.guard.call(patient.renewed(), x, run(0, 6), x)
-    call, k = patient.renewed(), None
-    for i in range(6):
-        out = patient.guard.call(
-            call, x[:, :, i : i + 1], run(i, 1), x[:, :, i : i + 1]
-        )
-        if isinstance(out, Failure) or isinstance(full, Failure):
-            return None
-        k = out[1]
-    if not isinstance(k, Tensor) or k.shape[2] > 6:
+    call, keys = patient.renewed(), None
+    for i in range(6 if is_pair_call(patient) else 0):
+        token = x[:, :, i : i + 1]
+        out = patient.guard.call(call, token, run(i, 1), token)
+        keys = None if isinstance(out, Failure) else out[1]
+    if isinstance(full, Failure) or not isinstance(keys, Tensor) or keys.shape[2] > 6:
         return None
-    apart = float((k - full[1][:, :, -k.shape[2] :]).abs().max())
+    number = keys.shape[2]
+    apart = float((keys - full[1][:, :, -number:]).abs().max())
     if apart <= 10 * SAME:
         return None
     return found_wrong(
         patient,
         "D-CACHE",
-        f"After six steps the keys of {k.shape[2]} tokens are not those of one pass: "
-        "stored keys are turned again, or by the query's position.",
+        f"After six steps the keys of {number} tokens are not those of one pass: "
+        "stored keys are turned again, or by the position of the query.",
         value=apart,
         tolerance=10 * SAME,
         remedy="Turn a key once, by its own position, before it is stored.",

@@ -33,18 +33,14 @@ def check_ids(patient: Patient) -> Verdict:
         return earlier
     if patient.options.get("contiguous"):
         return NotApplicable("D-CACHE", "ids are runs, as the caller says")
-    ids = torch.tensor([0, 1, 2, 0, 1, 5, 9])
-    x = random_heads(1, 2, 7, head_dim(patient))
-    out = patient.guard.call(patient.renewed(), x, ids)
-    whole = patient.guard.call(
-        patient.renewed(), x[:, :, :1].expand(-1, -1, 10, -1), run(0, 10)
-    )
-    again = patient.guard.call(
-        patient.renewed(), x[:, :, :1].expand(-1, -1, 7, -1), ids
-    )
-    if any(isinstance(o, Failure) for o in (out, whole, again)):
-        return NotApplicable("D-CACHE", f"ids with gaps: {out or whole or again}")
-    apart = float((again - whole[:, :, ids]).abs().max())
+    ids, token = torch.tensor([0, 1, 2, 0, 1, 5, 9]), random_heads(head_dim(patient))
+    outs = [
+        patient.guard.call(patient.renewed(), token.expand(1, 2, len(p), -1), p)
+        for p in (ids, run(0, 10))
+    ]
+    if failures := [out for out in outs if isinstance(out, Failure)]:
+        return NotApplicable("D-CACHE", f"ids with gaps: {failures[0]}")
+    apart = float((outs[0] - outs[1][:, :, ids]).abs().max())
     if apart <= 10 * SAME:
         return Passed("D-CACHE", "each id counts for itself", apart, 10 * SAME)
     return found_wrong(
@@ -55,7 +51,7 @@ def check_ids(patient: Patient) -> Verdict:
         severity="risky",
         value=apart,
         tolerance=10 * SAME,
-        remedy="Index the table by the ids. If the call has only an offset, say "
+        remedy="Index the table by the ids. If a call has but an offset, say "
         "contiguous=True.",
     )
 
@@ -68,7 +64,8 @@ def check_far(patient: Patient) -> list[Verdict]:
         why = f"explained by {cause}" if cause else "there are no pairs"
         return [NotApplicable("D-LONG", why), NotApplicable("D-LEN", why)]
     omega = _exact(patient, found)
-    worst, end = (0.0, 0), None
+    worst = (0.0, 0)
+    end: Verdict | None = None
     for start in (*(2**k for k in range(3, 10)), *_STARTS):
         if start * _growth(found) > 60:
             end = Passed("D-LEN", f"gains leave float32 before {start}")
@@ -136,7 +133,7 @@ def _refuses(patient: Patient, start: int, failure: Failure) -> Verdict:
                 f"Position {start} is refused in a short input ({failure}), and taken "
                 "in a long one: the bound is checked against the chunk, not its end.",
                 value=float(start),
-                remedy="Compare the largest id with the size of the table, and grow it.",
+                remedy="Compare the largest id with the size of the table.",
             )
     return Passed("D-LEN", f"position {start} is refused: {failure}")
 
@@ -144,37 +141,30 @@ def _refuses(patient: Patient, start: int, failure: Failure) -> Verdict:
 def _bad(
     patient: Patient, start: int, there: Tensor, omega: Tensor, error: float
 ) -> list[Verdict]:
+    """Past a table, positions are others; in few digits, only rounded."""
     first = _first_bad(patient, start // 2, start, omega)
     beyond = angles(patient, run(2 * first + 1))
-    how = "" if isinstance(beyond, Failure) else _how(patient, first, beyond)
-    slow = (omega.abs() * (2 * first + 4) < 2) & (omega != 0)
-    if not how and bool(slow.any()) and isinstance(beyond, Tensor):
-        i = int(slow.nonzero()[0])
-        seen = float(wrapped(beyond[0, i] - survey(patient).phase[i]) / omega[i])
-        share = abs(seen / (2 * first + 1) - 1)
-        how = f"as position {seen:.4g}" if share > 0.05 else ""
+    how = "" if isinstance(beyond, Failure) else _how(patient, first, beyond, omega)
     if how:
-        return [
-            found_wrong(
-                patient,
-                "D-LEN",
-                f"From about position {first} on, tokens are turned wrongly, without an "
-                f"error: position {2 * first + 1} {how}.",
-                value=float(first),
-                remedy="Refuse positions past the table, or compute the angles.",
-            )
-        ]
-    return [
-        found_wrong(
+        finding = found_wrong(
+            patient,
+            "D-LEN",
+            f"From about position {first} on, tokens are turned wrongly, without an "
+            f"error: position {2 * first + 1} {how}.",
+            value=float(first),
+            remedy="Refuse positions past the table, or compute the angles.",
+        )
+    else:
+        finding = found_wrong(
             patient,
             "D-LONG",
-            f"Angles are off by {error:.2g} radians at position {start}, and wrong from "
+            f"Angles are off by {error:.2g} radians at position {start}, wrong from "
             f"about {first} on: positions or angles are rounded to few digits.",
             value=error,
             tolerance=_plain(start),
             remedy="Make angles in float32 or wider, from integer positions.",
         )
-    ]
+    return [finding]
 
 
 def _first_bad(patient: Patient, good: int, bad: int, omega: Tensor) -> int:
@@ -190,19 +180,21 @@ def _first_bad(patient: Patient, good: int, bad: int, omega: Tensor) -> int:
     return bad
 
 
-def _how(patient: Patient, first: int, beyond: Tensor) -> str:
-    """In words, what is done beyond the last good position; "" if it is not plain."""
+def _how(patient: Patient, first: int, beyond: Tensor, omega: Tensor) -> str:
+    """What happens beyond the last good position; "" if angles are only rounded."""
     if not bool(beyond.isfinite().all()):
         return "gives NaN"
     if float(beyond.abs().max()) <= SAME:
         return "is not turned at all"
-    for other, name in ((first - 1, "the last of the table"), (first + 1, "wrapped")):
-        there: Any = angles(patient, torch.tensor([max(0, other)]))
-        if name == "wrapped":
-            there = angles(patient, run(1))
-        if (
-            isinstance(there, Tensor)
-            and float((there[0] - beyond[0]).abs().max()) <= SAME
-        ):
-            return f"as position {first - 1 if name != 'wrapped' else 1}"
-    return ""
+    for other in (first - 1, 1, 0):
+        there: Any = angles(patient, torch.tensor([other]))
+        alike = isinstance(there, Tensor) and (there[0] - beyond[0]).abs().max() <= SAME
+        if alike:
+            return f"is turned as position {other}"
+    slow = (omega.abs() * (2 * first + 4) < 2) & (omega != 0)
+    if not bool(slow.any()):
+        return ""
+    i = int(slow.nonzero()[0])
+    seen = float(wrapped(beyond[0, i] - survey(patient).phase[i]) / omega[i])
+    far = abs(seen / (2 * first + 1) - 1) > 0.05
+    return f"is turned as position {seen:.4g} would be" if far else ""

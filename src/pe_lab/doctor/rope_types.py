@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -22,24 +24,29 @@ from pe_lab.doctor.rope_survey import (
 )
 from pe_lab.doctor.rope_words import ROTATE, explained, found_wrong
 
+Call = Callable[..., Any]
+
 # Where 16 bits count no more: bfloat16 past 256, float16 past 2048; and below that.
+_SHORT = {torch.bfloat16: "bfloat16", torch.float16: "float16"}
 _PLACES = (2051, 1021, 509, 253, 125, 61, 11)
 _COARSE = 0.012  # three roundings to bfloat16 of numbers below 1
+_MIXED = re.compile("same device|expected device")
 _OFF = 0.05  # no rounding of sines: the angle itself is another
 
 
-def check_dtype(patient: Patient) -> list[Verdict]:
+def check_dtype(patient: Patient) -> Verdict:
     """16-bit inputs, casts of the module, autocast and default dtypes."""
-    cause = patient.facts.get("cause")
-    if cause and cause not in ("D-HISTORY", "D-LEN"):
-        return [NotApplicable("D-DTYPE", f"explained by {cause}")]
+    if earlier := explained(patient, "D-DTYPE", but=("D-HISTORY", "D-LEN")):
+        return earlier
     start, reference = _place(patient)
     if reference is None:
-        return [NotApplicable("D-DTYPE", "no place to compare at")]
-    for test in (_inputs, _casts, _contexts):
-        if finding := test(patient, start, reference):
-            return [finding]
-    return [_sizes(patient, start, reference)]
+        return NotApplicable("D-DTYPE", "no place to compare at")
+    return (
+        _inputs(patient, start, reference)
+        or _casts(patient, start, reference)
+        or _contexts(patient, start, reference)
+        or _sizes(patient, start, reference)
+    )
 
 
 def _place(patient: Patient) -> tuple[int, Tensor | None]:
@@ -51,25 +58,16 @@ def _place(patient: Patient) -> tuple[int, Tensor | None]:
 
 
 def _inputs(patient: Patient, start: int, reference: Tensor) -> Finding | None:
-    for dtype in (torch.bfloat16, torch.float16):
+    for dtype, name in _SHORT.items():
         x = basis(head_dim(patient), 4, dtype)
         raw = patient.guard.call(patient.renewed(), x, run(start))
         out = as_matrices(raw, x)
-        name = str(dtype).removeprefix("torch.")
         if isinstance(out, Failure):
             continue
         error = _apart(out, reference)
         if not error <= _OFF:
-            return found_wrong(
-                patient,
-                "D-DTYPE",
-                f"With {name} inputs, positions {start} … {start + 3} are turned by "
-                f"other angles, off by up to {error:.2g}: positions, frequencies or "
-                f"angles are in {name}.",
-                value=error,
-                tolerance=_OFF,
-                remedy="Make angles in float32 or wider, whatever the dtype of x.",
-            )
+            what = f"With {name} inputs"
+            return _other_angles(patient, what, start, error, severity="wrong")
         if raw.dtype != dtype:
             given = str(raw.dtype).removeprefix("torch.")
             return Finding(
@@ -82,57 +80,55 @@ def _inputs(patient: Patient, start: int, reference: Tensor) -> Finding | None:
     return None
 
 
+def _other_angles(
+    patient: Patient, what: str, start: int, error: float, severity: str = "risky"
+) -> Finding:
+    return found_wrong(
+        patient,
+        "D-DTYPE",
+        f"{what}, positions {start} … {start + 3} are turned by other angles, off by "
+        f"up to {error:.2g}: ids, frequencies or angles are rounded to 16 bits.",
+        severity=severity,
+        value=error,
+        tolerance=_OFF,
+        remedy="Keep frequencies as Python numbers, and make angles from them in "
+        "float32 or wider, whatever the dtype of x, outside of autocast.",
+    )
+
+
 def _apart(out: Tensor, reference: Tensor) -> float:
     return float((out - reference).abs().max().nan_to_num(10.0))
 
 
 def _casts(patient: Patient, start: int, reference: Tensor) -> Finding | None:
+    """The module after .to(bfloat16) or .half(), fed in that dtype and in float32."""
     if not isinstance(patient.subject, nn.Module):
         return None
-    for dtype in (torch.bfloat16, torch.float16):
-        call = patient.renewed(lambda m, d=dtype: m.to(d))
-        name = str(dtype).removeprefix("torch.")
+    for dtype, name in _SHORT.items():
+        call = patient.renewed(partial(_cast, dtype=dtype))
         for given in (dtype, torch.float32):
             out = matrices(patient, run(start), call, given)
             error = 0.0 if isinstance(out, Failure) else _apart(out, reference)
             if not error <= _OFF:
-                return found_wrong(
-                    patient,
-                    "D-DTYPE",
-                    f"After .to({name}) of the module, positions {start} … {start + 3} "
-                    f"are turned by other angles, off by up to {error:.2g}: the cast "
-                    "rounds the frequencies.",
-                    severity="risky",
-                    value=error,
-                    tolerance=_OFF,
-                    remedy="Keep frequencies as Python numbers, and compute angles from "
-                    "them in float32 or wider.",
-                )
+                what = f"After .to({name}) of the module"
+                return _other_angles(patient, what, start, error)
     return None
+
+
+def _cast(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+    return module.to(dtype)
 
 
 def _contexts(patient: Patient, start: int, reference: Tensor) -> Finding | None:
     for name, wrap in _CONTEXTS.items():
         out = matrices(patient, run(start), wrap(patient.renewed()))
-        if isinstance(out, Failure):
-            continue
-        error = _apart(out, reference)
+        error = 0.0 if isinstance(out, Failure) else _apart(out, reference)
         if not error <= _OFF:
-            return found_wrong(
-                patient,
-                "D-DTYPE",
-                f"Under {name}, positions {start} … {start + 3} are turned by other "
-                f"angles, off by up to {error:.2g}.",
-                severity="risky",
-                value=error,
-                tolerance=_OFF,
-                remedy="Name the dtype of every angle, and fence matrix products by "
-                "torch.autocast(x.device.type, enabled=False).",
-            )
+            return _other_angles(patient, f"Under {name}", start, error)
     return None
 
 
-def _in_autocast(call: Callable[..., Any]) -> Callable[..., Any]:
+def _in_autocast(call: Call) -> Call:
     def wrapped(*args: Any) -> Any:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             return call(*args)
@@ -170,7 +166,7 @@ def _sizes(patient: Patient, start: int, reference: Tensor) -> Verdict:
     return Finding(
         "D-DTYPE",
         "note",
-        f"With bfloat16 inputs numbers are off by {error:.2g}, more than their rounding.",
+        f"With bfloat16 inputs numbers are off by {error:.2g}, more than by rounding.",
         value=error,
         tolerance=_COARSE,
         remedy="Round once, at the end.",
@@ -180,61 +176,53 @@ def _sizes(patient: Patient, start: int, reference: Tensor) -> Verdict:
 
 def check_state(patient: Patient) -> list[Verdict]:
     """Gradients, inference mode, outputs written into, other devices."""
-    cause = patient.facts.get("cause")
-    if cause and cause not in ("D-HISTORY", "D-LEN", "D-DTYPE"):
-        return [NotApplicable("D-STATE", f"explained by {cause}")]
-    for test in (_gradient, _inference, _aliased, _moved):
-        if finding := test(patient):
-            return [finding]
-    passed = Passed("D-STATE", "gradients pass, nothing is shared between calls")
-    return [passed, NotApplicable("D-EXPORT", "compiling takes longer than a look")]
+    others = ("D-HISTORY", "D-LEN", "D-DTYPE")
+    if earlier := explained(patient, "D-STATE", but=others):
+        return [earlier]
+    finding = (
+        _gradient(patient)
+        or _inference(patient)
+        or _aliased(patient)
+        or _moved(patient)
+        or Passed("D-STATE", "gradients pass, nothing is shared between calls")
+    )
+    return [finding, NotApplicable("D-EXPORT", "compiling takes longer than a look")]
 
 
 def _gradient(patient: Patient) -> Finding | None:
-    x = random_heads(1, 2, 4, head_dim(patient))
-    call = patient.renewed()
+    """R is linear, so x · ∂(½|Rx|²)/∂x = |Rx|²."""
+    x, call = random_heads(1, 2, 4, head_dim(patient)), patient.renewed()
     plain = patient.guard.call(call, x, run(5))
-
-    def slope(x: Tensor, ids: Tensor) -> Any:
-        with torch.enable_grad():
-            x.requires_grad_()
-            out = call(x, ids)
-            if not out.requires_grad:
-                return torch.zeros_like(x)
-            (gradient,) = torch.autograd.grad((out * out.detach()).sum(), x)
-            return gradient
-
-    gradient = patient.guard.call(slope, x, run(5))
-    if isinstance(gradient, Failure) or isinstance(plain, Failure):
-        # writing into a leaf is D-INPUT's finding
-        silent = isinstance(plain, Failure) or patient.guard.mutated
-        return None if silent else _no_training(gradient)
-    # R is linear: x · ∂(½|Rx|²)/∂x = |Rx|²
-    ratio = float((x * gradient).sum() / plain.square().sum())
+    gradient = patient.guard.call(partial(_slope, call), x, run(5))
+    # writing into a leaf that needs a gradient is D-INPUT's finding
+    if isinstance(plain, Failure) or patient.guard.mutated:
+        return None
+    ratio = 0.0
+    if isinstance(gradient, Tensor):
+        ratio = float((x * gradient).sum() / plain.square().sum())
     if abs(ratio - 1) <= 1e-3:
         return None
-    message = (
-        "No gradient passes" if ratio == 0 else "The gradient is another function's"
-    )
+    why = f": {gradient}" if isinstance(gradient, Failure) else ""
     return Finding(
         "D-STATE",
         "wrong",
-        f"{message}: projections of queries and keys would not be trained.",
+        f"No right gradient passes{why}; projections of queries and keys would not be "
+        "trained.",
         value=ratio,
         tolerance=1e-3,
-        remedy="Keep no_grad, detach and .data to the table; turn x outside of them.",
+        remedy="Keep no_grad, detach and .data to the table, and turn x outside.",
         chapter=ROTATE,
     )
 
 
-def _no_training(failure: Failure) -> Finding:
-    return Finding(
-        "D-STATE",
-        "wrong",
-        f"It cannot be trained through: {failure}",
-        remedy="Make new tensors instead of writing into those that need gradients.",
-        chapter=ROTATE,
-    )
+def _slope(call: Call, x: Tensor, ids: Tensor) -> Tensor:
+    with torch.enable_grad():
+        x.requires_grad_()
+        out = call(x, ids)
+        if not out.requires_grad:
+            return torch.zeros_like(x)
+        (gradient,) = torch.autograd.grad((out * out.detach()).sum(), x)
+        return gradient
 
 
 def _inference(patient: Patient) -> Finding | None:

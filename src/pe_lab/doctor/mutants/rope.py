@@ -320,14 +320,18 @@ class _TurnsStoredKeys(nn.Module):
 class _Rows(nn.Module):
     """A table of 512 rows; `read` says how ids find their row."""
 
+    cos: Tensor
+    sin: Tensor
+
     def __init__(self, read: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
         self.read = read
         cos, sin = _table(torch.arange(512), _ladder(64))
-        self.register_buffer("table", torch.stack((cos, sin)), persistent=False)
+        self.register_buffer("cos", cos, persistent=False)
+        self.register_buffer("sin", sin, persistent=False)
 
     def forward(self, x: Tensor, p: Tensor) -> Tensor:
-        cos, sin = (self.read(t, p) for t in self.table)
+        cos, sin = (self.read(t, p) for t in (self.cos, self.sin))
         return _half(x, (cos, sin))
 
 
@@ -344,7 +348,7 @@ class _GrowsByChunk(nn.Module):
     def forward(self, x: Tensor, p: Tensor) -> Tensor:
         self.size = max(self.size, len(p))
         cos, sin = _table(torch.arange(self.size), _ladder(x.shape[-1]))
-        return _half(x, (cos[p], sin[p]))
+        return _half(x, (cos.to(x.device)[p], sin.to(x.device)[p]))
 
 
 class _KeepsFirstDtype(nn.Module):
@@ -385,6 +389,8 @@ class _CoarseCache(nn.Module):
 class _Buffer(nn.Module):
     """Frequencies as a buffer, so that .to(bfloat16) rounds them."""
 
+    inv_freq: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("inv_freq", _ladder(64))
@@ -417,7 +423,7 @@ class _Inferred(nn.Module):
 
 
 class _OneOutput(nn.Module):
-    """Writes every result of one shape into the same memory, and adds to what is there."""
+    """Keeps what it gave, and gives it again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -773,6 +779,9 @@ def _as_matrix(x: Tensor, p: Tensor) -> Tensor:
 
 class _Stored(nn.Module):
     """A table that refuses what it has not."""
+
+    cos: Tensor
+    sin: Tensor
 
     def __init__(self) -> None:
         super().__init__()
