@@ -281,18 +281,19 @@ def recognise(
     return lambda copy: Sequence(copy, found)
 
 
-def _named(kind: str, subject: Any, options: Mapping[str, Any]) -> Plan:
-    """What the signature says."""
+def _parameters(subject: Any) -> list[inspect.Parameter]:
+    """Its named arguments, as far as they can be known."""
     try:
         called = subject.forward if isinstance(subject, nn.Module) else subject
-        parameters = inspect.signature(called).parameters
+        every = inspect.signature(called).parameters.values()
     except (TypeError, ValueError):
-        parameters = inspect.signature(lambda x: x).parameters
-    plain = [
-        p
-        for p in parameters.values()
-        if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
-    ]
+        return []
+    return [p for p in every if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+def _named(kind: str, subject: Any, options: Mapping[str, Any]) -> Plan:
+    """What the signature says."""
+    plain = _parameters(subject)
     names = tuple(p.name for p in plain[1:])
     needs = tuple(p.name for p in plain[1:] if p.default is p.empty)
     triple = kind == "attention" and len(needs) >= 2 and not set(needs) & set(MASKS)
