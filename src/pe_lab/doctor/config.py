@@ -1,7 +1,7 @@
 """Hugging Face configs on the table: read by `pe_lab.hf`, and nothing of them is run.
 
 What the reader had to assume or leave out it says in notes; each becomes a finding. The
-values themselves are looked at in `config_values`.
+values themselves are looked at in `config_rules` and `config_sizes`.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 from torch import nn
 
-from pe_lab.doctor import config_values
+from pe_lab.doctor import config_rules, config_sizes
 from pe_lab.doctor.config_identity import identity_of, text
+from pe_lab.doctor.config_tools import NAMES_OF_CHECKS, chapter
 from pe_lab.doctor.guard import Failure, Guard
 from pe_lab.doctor.kind import Adapter, Kind, Patient
 from pe_lab.doctor.report import Finding, NotApplicable, Passed, Verdict
@@ -85,7 +86,7 @@ def check_readable(patient: Patient) -> Verdict:
         "wrong",
         f"No encoding can be made of it: {reading.error}",
         remedy="Mend that key; what is needed stands in the sentence.",
-        chapter=config_values.chapter(patient),
+        chapter=chapter(patient),
     )
 
 
@@ -103,11 +104,11 @@ def check_notes(patient: Patient) -> list[Verdict]:
 def _finding(note: Note, patient: Patient) -> Finding:
     remedy = _REMEDIES.get(note.sort, "") if note.key else ""
     return Finding(
-        config_values.CHECKS.get(note.key, "D-CONFIG"),
+        NAMES_OF_CHECKS.get(note.key, "D-CONFIG"),
         note.severity,
         str(note),
         remedy=remedy.format(key=note.key),
-        chapter=config_values.chapter(patient),
+        chapter=chapter(patient),
     )
 
 
@@ -124,7 +125,7 @@ def check_expected(patient: Patient) -> list[Verdict]:
             f"{name} is {text(identity.get(name, 'not there'))}, where {text(value)} "
             "is expected.",
             remedy=f"Write the keys that make {name} {text(value)}.",
-            chapter=config_values.chapter(patient),
+            chapter=chapter(patient),
         )
         for name, value in wanted.items()
         if not _agree(identity.get(name), value)
@@ -144,5 +145,11 @@ KIND = Kind(
     convention="a Hugging Face config: dict, path of config.json or its folder, object",
     recognise=recognise,
     identify=identify,
-    checks=(*config_values.CHECKED, check_readable, check_notes, check_expected),
+    checks=(
+        *config_rules.CHECKS,
+        *config_sizes.CHECKS,
+        check_readable,
+        check_notes,
+        check_expected,
+    ),
 )

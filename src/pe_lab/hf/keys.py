@@ -18,7 +18,7 @@ from .note import Note
 # The names of one thing; the first that has a value counts.
 NAMES = {
     "hidden_size": "hidden_size n_embd d_model dim emb_dim n_embed",
-    "table_width": "embedding_size hidden_size n_embd d_model dim",
+    "table_width": "embedding_size hidden_size n_embd d_model dim emb_dim",
     "num_heads": "num_attention_heads n_head n_heads num_heads encoder_attention_heads",
     "num_layers": "num_hidden_layers n_layer n_layers num_layers encoder_layers",
     "max_length": "max_position_embeddings n_positions max_seq_len seq_length",

@@ -9,6 +9,7 @@ from pe_lab.encodings.rope import RoPE
 from pe_lab.frequencies import inv_freq
 
 from .config import Config
+from .families import FAMILIES
 from .keys import word
 from .rules import RULES, scaled
 
@@ -22,7 +23,7 @@ def rotation(config: Config, kind: str) -> tuple[PositionalEncoding, float]:
     dim = _dim(config, head_dim, proportional)
     if dim == 0:
         told = "No channel turns: no position (NoPE)."
-        config.note(told, key="partial_rotary_factor")
+        config.note(told, "derived", "risky", "partial_rotary_factor")
         return NoPE(), 1.0
     base = _base(config, kind)
     plain = inv_freq(dim, base=base, device="cpu")
@@ -98,6 +99,10 @@ def _base(config: Config, kind: str) -> float:
         config.note(told, "assumed", key="rope_theta")
     ratio = config.number("rope_ratio", 1e-9, 1e9)
     if ratio is None or ratio == 1:
+        return base
+    if config.model_type in FAMILIES and config.model_type != "chatglm":
+        told = f"rope_ratio {ratio:g} is ignored: code of this family does not read it."
+        config.note(told, "ignored", "wrong", "rope_ratio")
         return base
     config.note(
         f"rope_ratio {ratio:g} multiplies the base, as in ChatGLM3 and GLM-4; ChatGLM2 "

@@ -231,7 +231,12 @@ def _gain(config: Config, implied: float) -> float:
             f"attention_factor {gain:.6g} is given and counts; {implied:.6g} would be "
             "implied.",
             "contradiction",
-            key="attention_factor",
+            "wrong"
+            if gain == 0
+            else "note"
+            if implied / 2 <= gain <= 2 * implied
+            else "risky",
+            "attention_factor",
         )
     return gain
 

@@ -15,10 +15,12 @@ from pe_lab.encodings.transformer_xl import TransformerXL
 from pe_lab.frequencies import inv_freq
 
 from .config import Config
+from .families import FAMILIES
 from .keys import word
 
 MOST_NUMBERS = 2**28  # of one table: 1 GiB, ten times the largest in use
 
+_FALCON = ("falcon", "RefinedWeb", "RefinedWebModel")
 # What position_embedding_type makes of models with a table or with rotations.
 _SWITCH = {
     "rotary": "rope",
@@ -33,7 +35,10 @@ def scheme(config: Config) -> str:
     """The family's scheme, unless a switch in the config chooses another."""
     usual = config.family.scheme
     if usual == "rope" and config.flag("alibi"):
-        return "alibi"
+        if config.model_type in _FALCON or config.model_type not in FAMILIES:
+            return "alibi"
+        told = "alibi is ignored: code of this family does not read it."
+        config.note(told, "ignored", "wrong", "alibi")
     kind = config.get("position_embedding_type")
     if kind is None or usual not in ("learned", "rope"):
         return usual
@@ -85,7 +90,7 @@ def _alibi(config: Config) -> PositionalEncoding:
     slopes = alibi_slopes(heads)
     if config.model_type == "mpt":
         slopes = slopes ** (_steepest(config) / 8)
-    if config.model_type in ("falcon", "RefinedWeb", "RefinedWebModel"):
+    if config.model_type in _FALCON:
         head_dim = config.derived_head_dim()
         config.note(
             f"Falcon adds the bias before it divides by √{head_dim}: the slopes are "

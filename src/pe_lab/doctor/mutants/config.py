@@ -310,7 +310,58 @@ MUTANTS: tuple[Mutant, ...] = (
         | {"rope_parameters": {"full_attention": {"rope_type": "default"}}},
         "D-CONFIG",
     ),
+    _mutant(
+        "served below the trained length",
+        _LLAMA31 | {"max_position_embeddings": 2048},
+        "D-CONFIG",
+        source="vllm-project/vllm#52665",
+        smallest="2048 / 8192 = 1/4",
+    ),
+    _mutant(
+        "YaRN served below the trained length",
+        _QWEN_YARN | {"max_position_embeddings": 4096},
+        "D-CONFIG",
+    ),
+    _mutant(
+        "a block without a rule",
+        _LLAMA2 | {"rope_scaling": {"factor": 4.0}},
+        "D-CONFIG",
+    ),
+    _mutant("a gain of 0", _scaled(_QWEN_YARN, attention_factor=0), "D-CONFIG"),
+    _mutant(
+        "a gain ten times too large",
+        _scaled(_QWEN_YARN, attention_factor=11.386),
+        "D-CONFIG",
+    ),
+    _mutant(
+        "corrections below 0",
+        _scaled(_DEEPSEEK, mscale=-1.0, mscale_all_dim=-1.0),
+        "D-CONFIG",
+    ),
+    _mutant(
+        "fewer kinds than layers",
+        _GEMMA3 | {"layer_types": ["sliding_attention"] * 5},
+        "D-CONFIG",
+    ),
+    _mutant("ALiBi asked of Llama", _LLAMA2 | {"alibi": True}, "D-CONFIG"),
+    # names of other tools
+    _mutant(
+        "the base by another tool's name",
+        _less(_LLAMA2, "rope_theta") | {"rope_base": 500000.0},
+        "D-CONFIG",
+    ),
+    _mutant("the base misspelt", _LLAMA2 | {"rope_thetha": 500000.0}, "D-CONFIG"),
+    _mutant(
+        "the share by another tool's name",
+        _less(_NEOX, "rotary_pct") | {"rotary_percent": 0.5},
+        "D-CONFIG",
+    ),
+    _mutant(
+        "a factor outside the block", _LLAMA2 | {"rope_scaling_factor": 4.0}, "D-CONFIG"
+    ),
+    _mutant("GLM's ratio given to Llama", _LLAMA2 | {"rope_ratio": 16}, "D-BASE"),
     # LongRoPE's lists
+    _mutant("LongRoPE that never switches", _PHI3 | {_LENGTH: 131072}, "D-CONFIG"),
     _mutant(
         "a factor for each channel", _scaled(_PHI3, long_factor=2 * _LONG), "D-CONFIG"
     ),
@@ -341,6 +392,7 @@ MUTANTS: tuple[Mutant, ...] = (
         smallest="64 of 128 meant, 128 turned",
     ),
     _mutant("share in percent", _NEOX | {"rotary_pct": 25}, "D-DIM"),
+    _mutant("share 0", _NEOX | {"rotary_pct": 0.0}, "D-DIM"),
     _mutant("share negative", _NEOX | {"rotary_pct": -0.25}, "D-DIM"),
     _mutant(
         "share given twice",
