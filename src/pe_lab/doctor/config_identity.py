@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
+from pe_lab.doctor.config_tools import blocks, is_number, tried
 from pe_lab.doctor.waves import short
 from pe_lab.encodings.alibi import ALiBi
 from pe_lab.encodings.axial import MRoPE
@@ -23,22 +24,13 @@ from pe_lab.hf.config import Config
 from pe_lab.hf.rotary import rope_type
 
 
-def blocks(config: Config) -> dict[str, Config]:
-    """The rope parameters by kind of layer, under "" if all have the same."""
-    values = config.rope.values
-    nested = {k: v for k, v in values.items() if isinstance(v, Mapping)}
-    if not nested:
-        return {"": config}
-    return {kind: config.with_rope(dict(block)) for kind, block in nested.items()}
-
-
 def identity_of(config: Config, reading: Reading) -> dict[str, Any]:
     """Of the encoding that most layers have, and how the others differ."""
     scheme, describe = _WAYS.get(type(reading.encoding), ("other", lambda _: {}))
     identity = {"scheme": scheme} | describe(reading.encoding)
     rotates = any(isinstance(e, RoPE | MRoPE) for e in _each(reading))
     if rotates:
-        identity["scaling"] = _scaling(config, reading)
+        identity["scaling"] = _scaling(config)
     if reading.softmax_scale_factor != 1:
         identity["softmax_scale"] = reading.softmax_scale_factor
     identity["family"] = reading.model_type or "none named"
@@ -50,18 +42,17 @@ def _each(reading: Reading) -> tuple[PositionalEncoding, ...]:
     return reading.per_layer or (reading.encoding,)
 
 
-def _scaling(config: Config, reading: Reading) -> str:
+def _scaling(config: Config) -> str:
     """The rule and its factor; of several kinds of layers, of those that are scaled."""
-    rules = [_rule(block, reading) for block in blocks(config).values()]
+    rules = map(_rule, blocks(config).values())
     return next((rule for rule in rules if rule != "none"), "none")
 
 
-def _rule(config: Config, reading: Reading) -> str:
-    name = rope_type(config)
-    if name == "default":
+def _rule(config: Config) -> str:
+    name, factor = tried(rope_type, config), config.rope.get("factor")
+    if name in ("default", None):
         return "none"
-    factor = config.rope.get("factor")
-    return name if factor is None else f"{name} {short(float(factor))}"
+    return f"{name} {short(float(factor))}" if is_number(factor) else str(name)
 
 
 def _layers(reading: Reading) -> str:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from pe_lab.doctor.config_identity import blocks
 from pe_lab.doctor.config_tools import (
     Problems,
+    blocks,
     head_dim,
     is_number,
     lists,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pe_lab.doctor.config_identity import blocks
 from pe_lab.doctor.config_tools import (
     LENGTH,
     Problems,
+    blocks,
     chapter,
     head_dim,
     is_number,

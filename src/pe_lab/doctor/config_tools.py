@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
 from typing import Any
 
-from pe_lab.doctor.config_identity import blocks
 from pe_lab.doctor.kind import Patient
 from pe_lab.doctor.report import Finding, Passed, Verdict
 from pe_lab.hf.config import Config
@@ -25,6 +24,15 @@ _CHAPTERS = {
     "learned": "03 Compute the tables by hand",
     "sinusoidal": "03 Compute the tables by hand",
 }
+
+
+def blocks(config: Config) -> dict[str, Config]:
+    """The rope parameters by kind of layer, under "" if all have the same."""
+    values = config.rope.values
+    nested = {k: v for k, v in values.items() if isinstance(v, Mapping)}
+    if not nested:
+        return {"": config}
+    return {kind: config.with_rope(dict(block)) for kind, block in nested.items()}
 
 
 class Problems:

@@ -25,15 +25,14 @@ def rotation(config: Config, kind: str) -> tuple[PositionalEncoding, float]:
         told = "No channel turns: no position (NoPE)."
         config.note(told, "derived", "risky", "partial_rotary_factor")
         return NoPE(), 1.0
-    base = _base(config, kind)
+    base = _ratio(config) * _base(config, kind)
     plain = inv_freq(dim, base=base, device="cpu")
     if proportional:  # the whole head's ladder, slow pairs stopped
         plain = inv_freq(head_dim, base=base, device="cpu")
         plain[dim // 2 :] = 0
     rule, layout = scaled(name, config, plain), _layout(config)
     usual = name == "default" and layout == "half" and dim == head_dim
-    sections = _sections(config, len(plain), usual)
-    if sections:
+    if sections := _sections(config, len(plain), usual):
         return MRoPE(head_dim, sections, base=base), rule.softmax
     rope = RoPE(
         head_dim,
@@ -97,19 +96,24 @@ def _base(config: Config, kind: str) -> float:
         base = config.family.base
         told = f"rope_theta is not given: {base:g} is the family's."
         config.note(told, "assumed", key="rope_theta")
+    return base
+
+
+def _ratio(config: Config) -> float:
+    """What the base is multiplied by."""
     ratio = config.number("rope_ratio", 1e-9, 1e9)
     if ratio is None or ratio == 1:
-        return base
+        return 1.0
     if config.model_type in FAMILIES and config.model_type != "chatglm":
         told = f"rope_ratio {ratio:g} is ignored: code of this family does not read it."
         config.note(told, "ignored", "wrong", "rope_ratio")
-        return base
+        return 1.0
     config.note(
         f"rope_ratio {ratio:g} multiplies the base, as in ChatGLM3 and GLM-4; ChatGLM2 "
         "divided positions by it.",
         key="rope_ratio",
     )
-    return base * ratio
+    return ratio
 
 
 def _layout(config: Config) -> str:
