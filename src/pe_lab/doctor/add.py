@@ -49,7 +49,7 @@ def recognise(subject: Any, options: Mapping[str, Any], guard: Guard) -> Adapter
 
 def _accepts(call: Add, guard: Guard, width: int) -> str | None:
     said = "nothing"
-    for batch, length in SHAPES:
+    for batch, length in _shapes(call.subject, width):
         shape = (batch, int(np.prod(call.axes)) if call.axes else length, width)
         got = _tried(call, guard, shape)
         if got is None:
@@ -120,7 +120,10 @@ def identify(patient: Patient) -> dict[str, Any]:
     patient.facts.update(
         form=call.form, width_free=False, stores=_stores(patient.subject, width)
     )
-    patient.facts["limit"] = _limit(patient.subject, width)
+    patient.facts["sizes"] = sizes = _sizes(patient.subject, width)
+    patient.facts["limit"] = max(sizes, default=None)
+    if axes:
+        patient.facts["sizes"] = (int(np.prod(axes)),)
     patient.facts["learns"] = add_state.learns(patient, width)
 
     def probe(call: Callable[..., Any], count: int) -> Tensor | Failure:
@@ -154,7 +157,7 @@ def _first(patient: Patient) -> tuple[Add, int]:
     """The call, and the first width that it takes."""
     call: Add = patient.renewed()  # type: ignore[assignment]
     for width in widths(patient.subject, patient.options):
-        for batch, length in SHAPES:
+        for batch, length in _shapes(patient.subject, width):
             length = int(np.prod(call.axes)) if call.axes else length
             got = patient.guard.call(call, torch.zeros(batch, length, width))
             if isinstance(got, Tensor) and got.shape == (batch, length, width):
@@ -168,11 +171,16 @@ def _stores(subject: Any, width: int) -> bool:
     return any(t.numel() >= width // 2 for t in tensors)
 
 
-def _limit(subject: Any, width: int) -> int | None:
-    """Rows of the largest table of that width that it stores."""
+def _shapes(subject: Any, width: int) -> list[tuple[int, int]]:
+    """(batch, length) to try; the last of them fit what takes one length only."""
+    return [*SHAPES, *((2, size) for size in _sizes(subject, width))]
+
+
+def _sizes(subject: Any, width: int) -> tuple[int, ...]:
+    """Rows of the tables of that width that it stores."""
     shapes = [t.shape for part in parts(subject) for _, t, _ in tensors_of(part)]
-    sizes = [s.numel() // width for s in shapes if len(s) > 1 and s[-1] == width]
-    return max(sizes, default=None)
+    found = [s.numel() // width for s in shapes if len(s) > 1 and s[-1] == width]
+    return tuple(sorted(set(found), reverse=True))[:4]
 
 
 KIND = Kind(

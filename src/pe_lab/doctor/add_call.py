@@ -83,7 +83,7 @@ class Add:
 
 
 def widths(subject: Any, options: Mapping[str, Any]) -> tuple[int, ...]:
-    """Widths to try: the one that was named, those that its parts suggest, usual ones."""
+    """Widths to try: the one named, those that its parts suggest, usual ones."""
     if options.get("d_model") is not None:
         return (int(options["d_model"]),)
     found = [n for part in parts(subject) for n in _suggested(part)]

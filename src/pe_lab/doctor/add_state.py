@@ -1,4 +1,4 @@
-"""Checks of what a module that adds positions keeps: gradients, dtype, device, memory."""
+"""Checks of what a module keeps: gradients, dtype, device, memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANGLE = 2e-2
 def held(
     patient: Patient, change: Callable[[Any], Any] | None = None
 ) -> tuple[Any, Callable[..., Any]]:
-    """(the copy, the call on it)."""
+    """The copy, and the call on it."""
     kept: list[Any] = []
 
     def keep(copy: Any) -> Any:
@@ -37,25 +37,28 @@ def held(
 
 def learns(patient: Patient, width: int) -> bool:
     """Whether gradients reach a parameter that is more than a factor."""
-    module, call = held(patient)
-    if not isinstance(module, nn.Module):
-        return False
-    grads = _gradients(patient, module, call, width)
-    return isinstance(grads, dict) and any(
-        seen and size >= width // 2 for seen, size in grads.values()
-    )
+    for length in (7, *patient.facts["sizes"]):
+        module, call = held(patient)
+        if not isinstance(module, nn.Module):
+            return False
+        grads = _gradients(patient, module, call, (2, length, width))
+        if isinstance(grads, dict):
+            return any(seen and n >= width // 2 for seen, n in grads.values())
+    return False
 
 
 def _gradients(
-    patient: Patient, module: nn.Module, call: Callable[..., Any], width: int
+    patient: Patient,
+    module: nn.Module,
+    call: Callable[..., Any],
+    shape: tuple[int, ...],
 ) -> Any:
-    """name → (whether a gradient came back, number of entries) of each parameter."""
-    length = int(torch.tensor(call.axes).prod()) if call.axes else 7  # type: ignore[attr-defined]
-    weight = embeddings((2, length, width), seed=1)
+    """Of each parameter: whether a gradient came back, and how many entries it has."""
+    weight = embeddings(shape, seed=1)
 
     def run() -> dict[str, tuple[bool, int]]:
         with torch.enable_grad():
-            x = torch.zeros(2, length, width, requires_grad=True)
+            x = torch.zeros(shape, requires_grad=True)
             (call(x * 1.0) * weight).sum().backward()
         return {
             name: (p.grad is not None, p.numel())
@@ -69,24 +72,11 @@ def _gradients(
 @sorted_out("D-GRAD")
 def check_grad(patient: Patient, reading: Reading) -> Verdict:
     """Gradients pass to x unchanged, and reach what should learn."""
-    module, call = held(patient)
     shape = (2, length_of(patient), reading.width)
-    weight = embeddings(shape, seed=1)
-
-    def run() -> Tensor:
-        with torch.enable_grad():
-            leaf = embeddings(shape).requires_grad_()
-            result = call(leaf * 1.0)
-            if not result.requires_grad:
-                return torch.zeros(())
-            (result * weight).sum().backward()
-            return torch.zeros(()) if leaf.grad is None else leaf.grad
-
-    grad = patient.guard.call(run)
-    scale = patient.facts["scale"]
+    weight, scale = embeddings(shape, seed=1), patient.facts["scale"]
+    grad = patient.guard.call(_of_x(patient.renewed(), weight))
     if isinstance(grad, Failure) or scale is None:
         return NotApplicable("D-GRAD", f"no gradient could be taken: {grad}")
-    dead = [] if not isinstance(module, nn.Module) else _dead(patient, reading.width)
     gap = float((grad - scale * weight).abs().max())
     if gap > 1e-4 * max(1.0, abs(scale)):
         how = "no gradient" if not bool(grad.any()) else "a wrong gradient"
@@ -100,23 +90,38 @@ def check_grad(patient: Patient, reading: Reading) -> Verdict:
             value=gap,
             tolerance=1e-4,
         )
+    dead = _dead(patient, shape)
     if dead:
-        return bad(
-            patient,
-            "D-GRAD",
-            "wrong",
-            f"The parameter {dead[0]} gets no gradient: it never learns.",
-            "Use the parameter itself, not its .data, and not under torch.no_grad().",
-        )
+        text = f"The parameter {dead[0]} gets no gradient: it never learns."
+        mend = "Use the parameter itself, not its .data nor under torch.no_grad()."
+        return bad(patient, "D-GRAD", "wrong", text, mend)
     return passed("D-GRAD", "gradients pass", gap, 1e-4)
 
 
-def _dead(patient: Patient, width: int) -> list[str]:
+def _of_x(call: Callable[..., Any], weight: Tensor) -> Callable[[], Tensor]:
+    """The gradient that comes back to the embeddings, if `weight` goes in."""
+
+    def run() -> Tensor:
+        with torch.enable_grad():
+            leaf = embeddings(tuple(weight.shape)).requires_grad_()
+            result = call(leaf * 1.0)
+            if not result.requires_grad:
+                return torch.zeros(())
+            (result * weight).sum().backward()
+            return torch.zeros(()) if leaf.grad is None else leaf.grad
+
+    return run
+
+
+def _dead(patient: Patient, shape: tuple[int, ...]) -> list[str]:
     module, call = held(patient)
-    grads = _gradients(patient, module, call, width)
+    if not isinstance(module, nn.Module):
+        return []
+    grads = _gradients(patient, module, call, shape)
     if not isinstance(grads, dict):
         return []
-    return [n for n, (seen, size) in grads.items() if not seen and size >= width // 2]
+    least = shape[-1] // 2
+    return [n for n, (seen, size) in grads.items() if not seen and size >= least]
 
 
 @sorted_out("D-STATE")
@@ -129,12 +134,7 @@ def check_device(patient: Patient, reading: Reading) -> Verdict:
     got = patient.guard.call(
         lambda: str(call(torch.zeros(shape, device="meta")).device)
     )
-    plain = [
-        name
-        for part in parts(patient.subject)
-        for name, tensor, home in tensors_of(part)
-        if home == "attribute" and tensor.numel() > 1
-    ]
+    plain = _plain_attributes(patient.subject)
     what = f"the plain attribute {plain[0]}" if plain else "what it makes in forward"
     if isinstance(got, Failure) and "device" in str(got.error):
         return bad(
@@ -145,15 +145,22 @@ def check_device(patient: Patient, reading: Reading) -> Verdict:
             "Register the table as a buffer, or make it on x.device.",
         )
     if plain and reading.code is not None:
-        return bad(
-            patient,
-            "D-STATE",
-            "note",
+        text = (
             f"The tensor {plain[0]} is a plain attribute: neither .to(), .half() nor "
-            "state_dict() know of it, and it is copied to the device at each call.",
-            "Register it as a buffer.",
+            "state_dict() know of it, and it is copied to the device at each call."
         )
+        return bad(patient, "D-STATE", "note", text, "Register it as a buffer.")
     return passed("D-STATE", "it moves with .to(device)")
+
+
+def _plain_attributes(subject: Any) -> list[str]:
+    """Names of tensors that are neither parameters nor buffers."""
+    return [
+        name
+        for part in parts(subject)
+        for name, tensor, home in tensors_of(part)
+        if home == "attribute" and tensor.numel() > 1
+    ]
 
 
 @sorted_out("D-STATE")
@@ -226,26 +233,8 @@ def _and_edit(call: Callable[..., Any]) -> Callable[..., Any]:
 def check_inference(patient: Patient, reading: Reading) -> Verdict:
     """A first call in inference mode does not keep it from being trained."""
     shape = (2, length_of(patient), reading.width)
-
-    def run(first: bool) -> Callable[[], bool]:
-        call = patient.renewed()
-
-        def train() -> bool:
-            if first:
-                with torch.inference_mode():
-                    call(embeddings(shape))
-            with torch.enable_grad():
-                leaf = embeddings(shape).requires_grad_()
-                result = call(leaf * 1.0)
-                if result.requires_grad:
-                    (result * result).sum().backward()
-                else:
-                    (result * leaf).sum().backward()
-            return True
-
-        return train
-
-    plain, after = (patient.guard.call(run(first)) for first in (False, True))
+    runs = (_trained(patient.renewed(), shape, first) for first in (False, True))
+    plain, after = (patient.guard.call(run) for run in runs)
     if isinstance(after, Failure) and not isinstance(plain, Failure):
         return bad(
             None,
@@ -255,6 +244,24 @@ def check_inference(patient: Patient, reading: Reading) -> Verdict:
             "Build the table in __init__, or keep none that inference mode has made.",
         )
     return passed("D-STATE", "inference mode leaves nothing behind")
+
+
+def _trained(
+    call: Callable[..., Any], shape: tuple[int, ...], first: bool
+) -> Callable[[], bool]:
+    """A step of training, after a call in inference mode or without one."""
+
+    def run() -> bool:
+        if first:
+            with torch.inference_mode():
+                call(embeddings(shape))
+        with torch.enable_grad():
+            leaf = embeddings(shape).requires_grad_()
+            result = call(leaf * 1.0)
+            (result * (result if result.requires_grad else leaf)).sum().backward()
+        return True
+
+    return run
 
 
 def check_cast(patient: Patient) -> list[Verdict]:

@@ -77,9 +77,15 @@ def check_grid(patient: Patient) -> Verdict | list[Verdict]:
     if not bool(down.any()) or not bool(across.any()):
         axis = "row" if not bool(down.any()) else "column"
         return _bad(patient, f"No channel depends on the {axis} of a cell.")
-    mixed = int((down & across).sum())
-    if not mixed:
+    mixed = down & across
+    if not bool(mixed.any()):
         return _axis_by_axis(patient, reading, _order(down, across))
+    return _judge_mixed(patient, reading, int(mixed.nonzero()[0]))
+
+
+def _judge_mixed(patient: Patient, reading: Reading, channel: int) -> Verdict:
+    """What to say where a channel varies along both axes."""
+    height, width = reading.axes
     turned = shares(reading.table, width, height)
     if not bool(((turned[0] > _STILL) & (turned[1] > _STILL)).any()):
         return _bad(
@@ -99,7 +105,6 @@ def check_grid(patient: Patient) -> Verdict | list[Verdict]:
             "Give each axis channels of its own.",
             chapter=CHAPTER,
         )
-    channel = int((down & across).nonzero()[0])
     return _bad(patient, f"Channel {channel} varies with the row and with the column.")
 
 

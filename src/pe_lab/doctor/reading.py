@@ -87,7 +87,8 @@ def measure(patient: Patient, width: int, probe: Probe, **more: Any) -> Reading:
     reading = Reading(width, probe, **more)
     patient.facts.update(reading=reading, rows={})
     most = min(int(patient.options.get("max_len", LENGTHS[0])), LENGTHS[0])
-    for length in (reading.cells,) if reading.axes else (most, *LENGTHS):
+    lengths = (most, *LENGTHS, *patient.facts.get("sizes", ()))
+    for length in (reading.cells,) if reading.axes else lengths:
         got = rows(patient, length)
         if isinstance(got, Tensor):
             reading.table = got.double()

@@ -114,8 +114,7 @@ def of_base(omega: Tensor, width: int) -> tuple[str, bool] | None:
 
 def _steps(d: int) -> list[tuple[str, float, float | None, bool]]:
     """(slip, fall of the logarithm per pair, first frequency, whether for sure)."""
-    log = math.log(BASE)
-    right = 2 * log / d
+    log, right = math.log(BASE), 2 * math.log(BASE) / d
     # fmt: off
     found: list[tuple[str, float, float | None, bool]] = [
         ("the exponent is 2i/(d − 1), not 2i/d", 2 * log / (d - 1), None, d % 2 == 0),
@@ -136,8 +135,6 @@ def _steps(d: int) -> list[tuple[str, float, float | None, bool]]:
     for k in (1, 2):
         name = f"each frequency is e^−{k} of the one before: a/b//2 divides in whole "
         found.append((name + "numbers, (−log(10000)/d)//2 = −1", float(k), None, True))
-    for m in _WIDTHS:
-        if m != d:
-            name = f"the exponent is 2i/{m}, of another width, in a table of width {d}"
-            found.append((name, 2 * log / m, None, True))
-    return found
+    name = "the exponent is 2i/{}, of another width, in a table of width {}"
+    others = [m for m in _WIDTHS if m != d]
+    return found + [(name.format(m, d), 2 * log / m, None, True) for m in others]

@@ -25,6 +25,8 @@ from pe_lab.encodings.sinusoidal import sinusoidal
 
 SYMMETRY = "01 Break the symmetry"
 _LONG = (20001, 10001, 5000, 2048, 1024, 512)
+_REFUSE = "Refuse positions that have no row, or compute their rows."
+_EXACT = "Make angles in float64 and round the result; make far rows by the same rule."
 _MOST = 4_000_000  # entries of a table that is made only to look at it
 
 
@@ -104,25 +106,35 @@ def check_prefix(patient: Patient, reading: Reading) -> Verdict:
     got = rows(patient, short)
     if not short or not isinstance(got, Tensor) or got.shape[1:] != table.shape[1:]:
         return NotApplicable("D-LEN", "it has one length only")
+    varies = bool((table != table[:1]).any()) and slips.of_rows(table) is None
+    again = outrun(reading, table, len(table)) if varies else None
+    if again is not None:
+        return bad(patient, "D-LEN", "wrong", again, _REFUSE)
     gap = (got.double() - table[: len(got)]).abs().amax(-1)
     allowed = COARSE if got.dtype in (torch.float16, torch.bfloat16) else 1e-5
     if len(got) == short and float(gap.max()) <= allowed:
         return passed("D-LEN", "rows do not change with the length", float(gap.max()))
     if reading.code is None and misplaced(table):
         return passed("D-LEN", "the whole table is in disorder")
+    return _lengthy(patient, reading, gap, allowed)
+
+
+def _lengthy(
+    patient: Patient, reading: Reading, gap: Tensor, allowed: float
+) -> Verdict:
     down = reading.code is not None and reading.code.downward
     row = int(gap.argmax())
+    why = "a text that grows by a token changes the codes of all tokens before"
     return bad(
         patient,
         "D-OFFSET" if down else "D-LEN",
         "wrong",
-        f"Row {row} of {short} rows is not row {row} of {len(table)}: "
-        + ("positions count down from the end." if down else
-           "a text that grows by a token changes the codes of all tokens before."),
+        f"Row {row} of {len(gap)} rows is not row {row} of {len(reading.table)}: "
+        f"{'positions count down from the end' if down else why}.",
         "Make row p from p alone: neither divided by the length nor counted from it.",
         value=float(gap.max()),
         tolerance=allowed,
-    )  # fmt: skip
+    )
 
 
 def misplaced(table: Tensor) -> bool:
@@ -135,33 +147,25 @@ def misplaced(table: Tensor) -> bool:
 @sorted_out("D-DTYPE", grids=False)
 def check_rounded(patient: Patient, reading: Reading) -> Verdict:
     """Positions and frequencies were not made in 16 bits."""
-    for dtype in (torch.bfloat16, torch.float16):
-        what = _rounded_positions(patient, dtype)
-        if what is None and reading.name.get("rounded") in (dtype, _named(dtype)):
-            what = "frequencies are rounded"
-        if what is None and _rounded_ladder(reading, dtype):
-            what = "frequencies are rounded"
-        if what is None and _rounded_angles(reading, dtype):
-            what = "angles are rounded"
+    for dtype, name in ((torch.bfloat16, "bfloat16"), (torch.float16, "float16")):
+        what = None
+        if _rounded_positions(patient, dtype):
+            what = "positions"
+        elif reading.name.get("rounded") == name or _rounded_ladder(reading, dtype):
+            what = "frequencies"
+        elif _rounded_angles(reading, dtype):
+            what = "angles"
         if what is not None:
             return bad(
                 patient,
                 "D-DTYPE",
                 "wrong",
-                f"Its {what} to {_named(dtype)}, "
-                "whose 8 bits (11 in float16) do not hold them: angles are off by "
-                "radians.",
+                f"Its {what} are rounded to {name}, whose 8 bits (11 in float16) do "
+                "not hold them: angles are off by radians.",
                 "Compute positions, frequencies and angles in float32 or float64, "
                 "whatever the default dtype is, and cast the finished table.",
-                value=float(reading.misses(reading.table).max())
-                if reading.code
-                else None,
             )
     return passed("D-DTYPE", "positions and frequencies are not rounded")
-
-
-def _named(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def _rounded_ladder(reading: Reading, dtype: torch.dtype) -> bool:
@@ -197,16 +201,16 @@ def _rounded_angles(reading: Reading, dtype: torch.dtype) -> bool:
     return False
 
 
-def _rounded_positions(patient: Patient, dtype: torch.dtype) -> str | None:
-    """Seen by two neighbours that fall together and are told apart in float32."""
+def _rounded_positions(patient: Patient, dtype: torch.dtype) -> bool:
+    """Whether neighbours fall together where the dtype runs out of whole numbers."""
     first = 256 if dtype == torch.bfloat16 else 2048
     got = rows(patient, first + 8)
     if not isinstance(got, Tensor) or len(got) < first + 8:
-        return None
+        return False
     same = [bool(torch.equal(got[p], got[p + 1])) for p in (first, first + 4)]
     before = bool(torch.equal(got[first - 2], got[first - 1]))
     apart = not bool(torch.equal(got[first], got[first + 2]))
-    return "positions are rounded" if all(same) and apart and not before else None
+    return all(same) and apart and not before
 
 
 @sorted_out("D-LEN", grids=False)
@@ -215,46 +219,44 @@ def check_len(patient: Patient, reading: Reading) -> Verdict:
     if not bool((reading.table != reading.table[:1]).any()):
         return NotApplicable("D-LEN", "nothing is added")
     one = rows(patient, 1)
+    if not isinstance(rows(patient, 3), Tensor) and not isinstance(one, Tensor):
+        return NotApplicable("D-LEN", "it has one length only")
     if not isinstance(one, Tensor) or one.shape != (1, reading.width):
         said = f"shape {tuple(one.shape)}" if isinstance(one, Tensor) else one
-        return bad(
-            patient, "D-LEN", "risky", f"A text of one token fails: {said}.",
-            "Keep the axis of positions when it has length 1; do not squeeze all axes.",
-        )  # fmt: skip
+        keep = "Keep the axis of positions when it has length 1; name axes to squeeze."
+        text = f"A text of one token fails: {said}."
+        return bad(patient, "D-LEN", "risky", text, keep)
     if not torch.allclose(one.double(), reading.table[:1], atol=1e-2):
-        return bad(
-            patient, "D-LEN", "wrong", "A text of one token does not get row 0.",
-            "Make row p from p alone.",
-        )  # fmt: skip
+        text = "A text of one token does not get row 0."
+        return bad(patient, "D-LEN", "wrong", text, "Make row p from p alone.")
     for count in far(patient, reading):
         got = rows(patient, count)
         if not isinstance(got, Tensor):
             continue
         if len(got) != count and patient.facts.get("scale") == 0:
             continue  # an encoding alone: too short to be added
-        trouble = _outrun(reading, got, count)
+        trouble = outrun(reading, got, count)
         if trouble:
-            return bad(
-                patient, "D-LEN", "wrong", trouble,
-                "Refuse positions that have no row, or compute their rows.",
-            )  # fmt: skip
+            return bad(patient, "D-LEN", "wrong", trouble, _REFUSE)
         return passed("D-LEN", f"{count} rows are there", float(count))
     return passed("D-LEN", "positions without a row are refused")
 
 
 def far(patient: Patient, reading: Reading) -> list[int]:
     """Lengths to ask for, the longest first."""
-    last = patient.options.get("max_len") or patient.facts.get("limit")
-    least = 3 * int(last) + 5 if last else 0
-    counts = {n for n in (*_LONG, least) if n * reading.width <= _MOST or n == least}
+    stored = patient.facts.get("sizes", ())
+    ends = {patient.options.get("max_len"), *stored} - {None}
+    own = {n for end in ends for n in (3 * int(end) + 5, int(end) + 1)}
+    counts = own | {n for n in _LONG if n * reading.width <= _MOST}
     return sorted((n for n in counts if n), reverse=True)
 
 
-def _outrun(reading: Reading, got: Tensor, count: int) -> str | None:
+def outrun(reading: Reading, got: Tensor, count: int) -> str | None:
+    """What to say if the last of `count` rows is missing, empty, or another's."""
     if len(got) != count:
         return f"Asked for {count} rows, it gives {len(got)} and says nothing."
     last = got[-1]
-    if torch.equal(last, got[-2]):
+    if len(got) > 3 and torch.equal(last, got[-2]) and torch.equal(last, got[-3]):
         first = int((got == last).all(-1).nonzero()[0])
         return f"Rows {first} to {count - 1} are all the same: it stops counting there."
     again = (got[: count - 1] == last).all(-1).nonzero().flatten()
@@ -276,42 +278,46 @@ def check_long(patient: Patient, reading: Reading) -> Verdict:
     known = code is not None and code.complete and reading.name["scaling"] != "unknown"
     if not known or code is None:
         return NotApplicable("D-LONG", "there is no rule to compare with")
-    for count in far(patient, reading):
-        got = rows(patient, count)
-        if isinstance(got, Tensor) and len(got) == count:
-            break
-    else:
+    tables = [(n, rows(patient, n)) for n in far(patient, reading)]
+    whole = [t for n, t in tables if isinstance(t, Tensor) and len(t) == n]
+    if not whole:
         return NotApplicable("D-LONG", "it has no long table")
-    places = torch.linspace(0, count - 1, min(count, 1500)).round().long().unique()
-    gap = reading.misses(got[places], places) / code.gain
-    error, at = float(gap.max()), int(places[int(gap.argmax())])
+    got, count = whole[0], len(whole[0])
+    error, at = _farthest(reading, got, code.gain)
     # float32: the angle p·ω carries about ten roundings of p·2^-24; a table that is
     # stored in 16 bits, half a unit of its last place besides
     allowed = 1e-6 * count + (COARSE if code.coarse else 1e-5)
     if error <= 1e-5 or (code.coarse and error <= COARSE):
         return passed("D-LONG", f"exact at {count} positions", error, 1e-5)
+    usual = error <= allowed
     text = f"At position {at} it is {error:.2g} away from the exact code"
-    if error <= allowed:
-        return bad(
-            patient, "D-LONG", "note", text + ", as float32 angles are.",
-            "Make angles in float64 and round the result.", value=error, tolerance=1e-5,
-        )  # fmt: skip
     return bad(
-        patient, "D-LONG", "wrong", text + ".",
-        "Make angles in float64 and round the result; make far rows by the same rule.",
-        value=error, tolerance=allowed,
-    )  # fmt: skip
+        patient,
+        "D-LONG",
+        "note" if usual else "wrong",
+        text + (", as float32 angles are." if usual else "."),
+        _EXACT,
+        value=error,
+        tolerance=1e-5 if usual else allowed,
+    )
+
+
+def _farthest(reading: Reading, got: Tensor, gain: float) -> tuple[float, int]:
+    """The largest error of these rows, in units of the amplitude, and its position."""
+    last = len(got) - 1
+    places = torch.linspace(0, last, min(last + 1, 1500)).round().long().unique()
+    gap = reading.misses(got[places], places) / gain
+    return float(gap.max()), int(places[int(gap.argmax())])
 
 
 @sorted_out("D-HISTORY")
 def check_history(patient: Patient, reading: Reading) -> Verdict:
     """The same call gives the same rows, whatever was called before."""
-    one, other = (5, 64) if not reading.axes else (reading.cells,) * 2
+    one, other = 5, 64
+    if not isinstance(reading.probe(patient.renewed(), one), Tensor):
+        one = other = len(reading.table)
     call = patient.renewed()
-    first = reading.probe(call, one)
-    far = reading.probe(call, other)
-    reading.probe(call, 3)
-    again = reading.probe(call, one)
+    first, far, _, again = (reading.probe(call, n) for n in (one, other, 3, one))
     if not isinstance(first, Tensor):
         return NotApplicable("D-HISTORY", f"it has no five rows: {first}")
     gap = _apart(first, again)

@@ -1,5 +1,7 @@
 """Modules that add positions, with one bug each, and the correct ones people write."""
 
+# ruff: noqa: E501 (a catalogue: one line is one patient)
+
 from __future__ import annotations
 
 import math
@@ -46,7 +48,8 @@ class _Module(nn.Module):
         home: str = "buffer",
     ) -> None:
         super().__init__()
-        self.act, self.d_model, self.kept = forward, width, {}
+        self.act, self.d_model = forward, width
+        self.kept: dict[str, Any] = {}
         self.dropout = nn.Dropout(rate)
         table = sinusoidal(rows, width) if table is None else table
         if home == "parameter":
