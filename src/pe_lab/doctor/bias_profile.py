@@ -132,8 +132,19 @@ def centred(bias: Tensor) -> Tensor:
 
 
 def masked(bias: Tensor) -> Tensor:
-    """Where a causal mask is part of the bias."""
+    """Where a mask is part of the bias."""
     return bias < MASKED
+
+
+def band(hidden: Tensor) -> bool:
+    """Whether a mask hides later keys, or keys far away, and nothing near."""
+    size = hidden.shape[-1]
+    if not _constant(hidden[None].double(), torch.ones_like(hidden)):
+        return False
+    first, last = hidden[0], hidden[-1].flip(0)
+    sides = [bool((side.int().diff() >= 0).all()) for side in (first, last)]
+    open_past = size < 2 or not bool(last[1])
+    return all(sides) and not bool(first[0]) and open_past
 
 
 @dataclass
@@ -238,9 +249,17 @@ def _rows(patient: Patient, length: int) -> tuple[Tensor, Tensor] | Failure:
 
 
 def _sides(first: Tensor, last: Tensor) -> tuple[Tensor, Tensor | None]:
-    past = (last - last[..., -1:]).flip(-1)[:, 0]
-    ahead = bool(masked(first[..., 1:8]).any()) or not bool(first.isfinite().all())
-    return past, None if ahead else (first - first[..., :1])[:, 0]
+    past = _seen_part((last - last[..., -1:]).flip(-1)[:, 0])
+    future = _seen_part((first - first[..., :1])[:, 0])
+    return past, future if future.shape[1] > 1 else None
+
+
+def _seen_part(side: Tensor) -> Tensor:
+    """(H, n) up to where a mask begins, or what is no number."""
+    step = side.diff(dim=1)
+    ends = (~side.isfinite()).any(0)
+    ends[1:] |= (step < MASKED).any(0)
+    return side[:, : int(ends.int().argmax())] if bool(ends.any()) else side
 
 
 def name_scheme(seen: Profile) -> dict[str, Any]:
@@ -268,7 +287,7 @@ def name_scheme(seen: Profile) -> dict[str, Any]:
 
 def _near_side(seen: Profile, *, ahead: bool) -> Tensor:
     level = centred(seen.near)
-    return level[:, 0] if ahead else level[:, -1].flip(-1)
+    return _seen_part(level[:, 0] if ahead else level[:, -1].flip(-1))
 
 
 def linear(side: Tensor) -> Tensor | None:

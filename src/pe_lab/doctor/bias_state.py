@@ -116,10 +116,11 @@ def check_cast(patient: Patient) -> Verdict:
         if isinstance(rows, Failure):
             if "not implemented" in str(rows):
                 continue
-            message = f"{name} it fails: {rows}"
-            return found(
-                patient, "D-DTYPE", "risky", f"{message}.", "Keep dtypes together."
-            )
+            # who changes the default dtype is told at once; who casts, in training
+            severity = "note" if "default" in name else "risky"
+            message = f"{name[0].upper()}{name[1:]} it fails: {rows}."
+            mend = "Make what it needs in the dtype of its weights."
+            return found(patient, "D-DTYPE", severity, message, mend)
         error = float((rows.softmax(-1) - plain.softmax(-1)).abs().max())
         worst = max(worst, error)
         if error > MOVED or error != error:

@@ -30,29 +30,40 @@ from pe_lab.encodings.t5 import t5_bucket
 
 @needs("D-BIAS")
 def check_centre(patient: Patient) -> Verdict:
-    """What is symmetric is so about distance 0."""
+    """What falls off on both sides does so from distance 0, in every head."""
     seen = seen_of(patient)
     if seen.future is None or seen.toeplitz != "all":
         return NotApplicable("D-BIAS", "it has no two sides")
     n = min(seen.past.shape[1], seen.future.shape[1], NEAR)
     line = torch.cat((seen.past[:, 1:n].flip(1), seen.future[:, :n]), 1)
-    size = float(line.abs().max())
-    for by in (1, -1):
-        about = line[:, 2:] if by > 0 else line[:, :-2]
-        error = float((about - about.flip(1)).abs().max()) / size
-        if error <= LOOSE < float((line - line.flip(1)).abs().max()) / size:
-            where = "after" if by > 0 else "before"
+    for head, values in enumerate(line):
+        by = _top(values, n)
+        if by:
+            where = f"{abs(by)} {'after' if by > 0 else 'before'}"
             return found(
                 patient,
                 "D-BIAS",
                 "wrong",
-                f"It is symmetric about the key just {where} the query's own: the "
-                "distance is off by one.",
+                f"Head {head} is symmetric about the key {where} the query's own: the "
+                "distance is off.",
                 "Distance 0 is the query's own position.",
                 float(by),
                 0.0,
             )
-    return Passed("D-BIAS", "no symmetry about a neighbour")
+    return Passed("D-BIAS", "no head has its top at a neighbour")
+
+
+def _top(values: Tensor, n: int) -> int:
+    """Where (2n − 1,) falls to both sides in the same way, if not in the middle."""
+    top = int(values.argmax())
+    by = top - (n - 1)
+    reach = min(top, 2 * n - 2 - top)
+    if by == 0 or abs(by) > 8 or reach < 4:
+        return 0
+    left, right = values[top - reach : top + 1].flip(0), values[top : top + reach + 1]
+    size = float((values.max() - values.min()).clamp(min=1e-30))
+    falls = bool((left.diff() < 0).all())
+    return by if falls and float((left - right).abs().max()) <= LOOSE * size else 0
 
 
 @needs("D-BIAS")
@@ -171,6 +182,8 @@ def check_slopes(patient: Patient) -> Verdict:
     severity = name.severity
     if len(slopes) == 1 or (name.rule == "other" and parameters(patient.subject)):
         severity = "differs"  # one head has any slope, and trained ones move
+    elif name.rule == "other" and bool((slopes > 0).all()):
+        severity = "risky"  # chosen for a reason that cannot be seen, perhaps
     return found(
         patient,
         "D-BIAS",
@@ -191,6 +204,8 @@ def check_buckets(patient: Patient) -> Verdict:
     sides = [s for s in (scheme["starts"], scheme["ahead"]) if s and len(s) > 1]
     if len(sides) == 2 and sides[0] != sides[1]:
         return _uneven(patient, sides)
+    if scheme["scheme"] == "clipped table":
+        return _rows_in_order(patient)
     if not scheme["scheme"].startswith(("T5", "buckets")):
         return Passed("D-BIAS", f"the steps of a {scheme['scheme']}")
     rule = scheme.get("rule")
@@ -209,6 +224,27 @@ def check_buckets(patient: Patient) -> Verdict:
             float(wanted),
         )
     return _numbers(patient) or Passed("D-BIAS", "every boundary is T5's")
+
+
+def _rows_in_order(patient: Patient) -> Verdict:
+    """The rows of a clipped table go up or down with the distance."""
+    reach = seen_of(patient).scheme["max_distance"]
+    size = min(reach + 4, seen_of(patient).past.shape[1])
+    rows = numbered(patient, size, size)
+    if rows is None:
+        return Passed("D-BIAS", "the steps of a clipped table")
+    line = torch.cat((rows[-1], rows[0, 1:]))
+    step = line.diff()
+    if bool((step >= 0).all()) or bool((step <= 0).all()):
+        return Passed("D-BIAS", "the rows of a clipped table, in order")
+    return found(
+        patient,
+        "D-BIAS",
+        "wrong",
+        f"From one end to the other distances read the rows {line[:4].tolist()} … "
+        f"{line[-4:].tolist()}, not in order: an index below 0 came round.",
+        "Row k + distance, distance from −k to k, needs 2k + 1 rows.",
+    )
 
 
 def _uneven(patient: Patient, sides: list[list[int]]) -> Finding:
@@ -290,12 +326,15 @@ def check_length(patient: Patient) -> Verdict:
         return _ends(patient)
     wrapped = _wraps(seen) if seen.toeplitz == "all" else None
     if wrapped is not None:
+        small = "slopes" in seen.scheme
         return found(
             patient,
             "D-LEN",
             "wrong",
-            f"{wrapped}: an index past the end of the table came round.",
-            "Clip the distance to the table before it is an index.",
+            f"{wrapped}: "
+            + ("the distance" if small else "an index past the end of the table")
+            + " came round.",
+            "Keep distances in int64, and clip them before they are an index.",
         )
     slopes = seen.scheme.get("slopes")
     if slopes is None:
@@ -366,6 +405,7 @@ def _keeps_on(patient: Patient, slopes: Tensor) -> Verdict:
     bad = (error > allowed).nonzero().flatten()
     if not len(bad):
         return Passed("D-LEN", f"straight up to {len(distance) - 1} tokens")
+    patient.facts["bent"] = True
     edge = float(error[-1])
     flat = bool((seen.past[:, -1] == seen.past[:, -2]).all())
     return found(
@@ -386,7 +426,7 @@ def check_precision(patient: Patient) -> Verdict:
     """Probabilities at long lengths, in the numbers that it gives."""
     seen = seen_of(patient)
     slopes = seen.scheme.get("slopes")
-    if slopes is None or seen.past.shape[1] < 256:
+    if slopes is None or seen.past.shape[1] < 256 or "bent" in patient.facts:
         return NotApplicable("D-DTYPE", "no exact rule to compare long rows with")
     if bool(seen.near[:, ~seen.hidden].isfinite().all()):
         slopes = _exact(slopes)

@@ -94,8 +94,8 @@ _SLIPS: dict[str, tuple[Callable[[int], Tensor], str, str]] = {
     "2^(−8h/H), also where H is no power of two": (
         lambda h: _powers(8 * _steps(h) / h),
         "risky",
-        "these are 2^(−8h/H) in one sequence; the released code, BLOOM and MPT take the "
-        "slopes of the power of two below and then every other one of the power above",
+        "these are 2^(−8h/H) in one sequence; the released code, BLOOM and MPT take "
+        "the slopes of the power of two below, then every other one of the power above",
     ),
     "released slopes, sorted": (
         lambda h: alibi_slopes(h).sort(descending=True).values,
@@ -233,6 +233,10 @@ def fitting(slopes: Tensor, tolerance: float = EXACT) -> list[Named]:
 def _family(slopes: Tensor, value: float, mend: str, tolerance: float) -> list[Named]:
     """Multiples and powers of the released slopes, which have their uses."""
     fits, paper = [], alibi_slopes(len(slopes))
+    decay = -torch.log1p(-_powers(4 + _steps(len(slopes))))
+    if _near(slopes, decay, tolerance):
+        message = "the slopes are −ln(1 − 2^(−4 − h)), the decay of a retention layer"
+        fits.append(Named("−ln(1 − 2^(−4 − h))", "differs", message, mend, value))
     least, factor = float(slopes.min()), float(slopes[0] / paper[0])
     if not 0 < least < math.inf:
         return []

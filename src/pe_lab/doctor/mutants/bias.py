@@ -176,6 +176,11 @@ def _default_dtype(q_len: int, k_len: int) -> Tensor:
     )
 
 
+def _outer_by_matmul(q_len: int, k_len: int) -> Tensor:
+    row = _slopes()[:, 0] @ torch.arange(float(k_len))[None]
+    return row[:, None] - row[:, k_len - q_len :, None]
+
+
 class _Cast(nn.Module):
     """slope·j from buffers that a cast rounds."""
 
@@ -279,6 +284,18 @@ def _shaw(reach: int = 2, *, clip: bool = True) -> Bias:
         return _weights(2 * reach + 1)[rows + reach].permute(2, 0, 1)
 
     return bias
+
+
+class _RowsFromMinusOne(nn.Module):
+    """A clipped table whose first distance reads row −1."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(_weights(17))
+
+    def forward(self, q_len: int, k_len: int) -> Tensor:
+        rows = (-_gaps(q_len, k_len)).clamp(-8, 8) + 7
+        return self.weight[rows].permute(2, 0, 1)
 
 
 def _behind_unclipped(q_len: int, k_len: int) -> Tensor:
@@ -390,6 +407,11 @@ def _by_ids(
 def _counts_rows(q_pos: Tensor, k_pos: Tensor) -> Tensor:
     q_len, k_len = q_pos.shape[-1], k_pos.shape[-1]
     return _both_ways(q_len, k_len)
+
+
+def _counts_on(q_pos: Tensor, k_pos: Tensor) -> Tensor:
+    q_len, k_len = q_pos.shape[-1], k_pos.shape[-1]
+    return _by_ids(q_pos[:1] + torch.arange(q_len), k_pos[:1] + torch.arange(k_len))
 
 
 def _ids_of_row_0(q_pos: Tensor, k_pos: Tensor) -> Tensor:
@@ -682,6 +704,18 @@ MUTANTS = (
         "D-LEN",
         "−17 reads the row of +16",
     ),
+    _mutant(
+        "a clipped table from row −1",
+        _RowsFromMinusOne,
+        "D-BIAS",
+        "−8 reads the last row, which is +9's",
+    ),
+    _mutant(
+        "distances in int8",
+        lambda: lambda q, k: -_slopes() * _gaps(q, k).to(torch.int8).abs(),
+        "D-LEN",
+        "distance 129 counts as 127",
+    ),
     _mutant("distance modulo 64", lambda: _modulo, "D-LEN", "−64 reads the row of 0"),
     _mutant(
         "relative shift without its mask",
@@ -806,6 +840,31 @@ def _encoder_alibi(q_len: int, k_len: int) -> Tensor:
     return -_slopes() * torch.where(gaps > 0, gaps, -2 * gaps)
 
 
+def _retention(q_len: int, k_len: int) -> Tensor:
+    decay = -torch.log1p(-(2.0 ** (-5 - torch.arange(8))))
+    return -decay[:, None, None] * _gaps(q_len, k_len)
+
+
+def _window(q_len: int, k_len: int, reach: int) -> Tensor:
+    gaps = _gaps(q_len, k_len)
+    return _linear(q_len, k_len).masked_fill((gaps < 0) | (gaps > reach), -math.inf)
+
+
+class _Dropped(nn.Module):
+    """T5 with dropout, and zeros for weights that are yet to be trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(32, 4)
+        nn.init.zeros_(self.table.weight)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, q_len: int, k_len: int) -> Tensor:
+        gaps = _gaps(q_len, k_len).to(self.table.weight.device)
+        rows = t5_bucket(-gaps, bidirectional=True)
+        return self.dropout(self.table(rows)).permute(2, 0, 1)
+
+
 def _well(name: str, make: Callable[[], Any], scheme: str, **options: Any) -> Healthy:
     return Healthy(name, "bias", make, {"scheme": scheme}, options)
 
@@ -884,6 +943,29 @@ HEALTHY: tuple[Healthy, ...] = (
     _well("learned table", _Learned, "table of distances"),
     _well("DeBERTa's buckets", lambda: _deberta, "DeBERTa's logarithmic buckets"),
     _well("Sandwich", lambda: _sandwich, "other, of distance"),
+    _well("decay of retention", lambda: _retention, "ALiBi"),
+    _well("a window of 8", lambda: lambda q, k: _window(q, k, 8), "ALiBi"),
+    _well("a window of 256", lambda: lambda q, k: _window(q, k, 256), "ALiBi"),
+    _well(
+        "a line that ends at 64",
+        lambda: lambda q, k: -_slopes() * _gaps(q, k).abs().clamp(max=64),
+        "ALiBi",
+    ),
+    _well(
+        "T5 with a finite mask",
+        lambda: (
+            lambda q, k: (
+                _t5(q, k) + _mask(q, k).clamp(min=torch.finfo(torch.float32).min)
+            )
+        ),
+        _ONE,
+    ),
+    _well("T5 untrained, with dropout", _Dropped, _TWO),
+    _well(
+        "a bell",
+        lambda: lambda q, k: -(_slopes() ** 2) * _gaps(q, k) ** 2,
+        "KERPLE power",
+    ),
     _well("kept and cut rightly", _Kept, "ALiBi"),
 )
 
