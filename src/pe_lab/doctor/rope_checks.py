@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -12,11 +14,14 @@ from pe_lab.doctor.rope_pairs import CLOSE
 from pe_lab.doctor.rope_survey import (
     SAME,
     Survey,
+    as_turned,
     head_dim,
     is_pair_call,
     random_heads,
     run,
     survey,
+    turned,
+    turned_pair,
     wrapped,
 )
 from pe_lab.doctor.rope_words import BREAK, ROTATE, SCORE, explained, found_wrong
@@ -36,9 +41,10 @@ def check_shape(patient: Patient) -> Verdict:
             remedy="Transpose axes 1 and 2 before, or index the table along axis 2.",
         )
     whole = random_heads(2, 3, 5, head_dim(patient))
-    wanted = patient.guard.call(patient.renewed(), whole, run(2, 5))
+    wanted = turned(patient, whole, run(2, 5))
     if isinstance(wanted, Failure):
-        return NotApplicable("D-SHAPE", f"2 rows, 3 heads, 5 tokens: {wanted}")
+        message = f"With 2 rows, 3 heads and 5 tokens it fails: {wanted}"
+        return found_wrong(patient, "D-SHAPE", message, remedy=_SHAPE)
     for name, x, part in _other_shapes(whole, wanted):
         out = patient.guard.call(patient.renewed(), x, run(2, x.shape[2]))
         if finding := _shape(patient, name, x, out, part):
@@ -62,7 +68,7 @@ def _other_shapes(whole: Tensor, out: Tensor) -> list[tuple[str, Tensor, Tensor]
 
 
 def _shape(
-    patient: Patient, name: str, x: Tensor, out: Tensor | Failure, part: Tensor
+    patient: Patient, name: str, x: Tensor, out: Any, part: Tensor
 ) -> Finding | None:
     if isinstance(out, Failure):
         view = name == "a transposed view"
@@ -74,9 +80,9 @@ def _shape(
             remedy=mend if view else _SHAPE,
             chapter=ROTATE,
         )
-    if not isinstance(out, Tensor) or out.shape != x.shape:
-        given = tuple(getattr(out, "shape", ()))
-        message = f"With {name} the shape is {given} instead of {tuple(x.shape)}."
+    out = as_turned(out, x)
+    if isinstance(out, Failure):
+        message = f"With {name} it fails: {out}"
         return found_wrong(patient, "D-SHAPE", message, remedy=_SHAPE)
     apart = float((out[: len(part), : part.shape[1]] - part).abs().max())
     if x.shape[2] == 1 or apart <= CLOSE:  # one token alone is decoding's business
@@ -96,9 +102,9 @@ def check_order(patient: Patient) -> Verdict:
     if earlier := explained(patient, "D-ORDER"):
         return earlier
     x = random_heads(head_dim(patient)).expand(2, 3, 5, -1).contiguous()
-    out, there = (patient.guard.call(patient.renewed(), x, run(s, 5)) for s in (3, 40))
-    if isinstance(out, Failure) or isinstance(there, Failure):
-        return NotApplicable("D-ORDER", f"five equal tokens: {out or there}")
+    out, there = (turned(patient, x, run(s, 5)) for s in (3, 40))
+    if failures := [o for o in (out, there) if isinstance(o, Failure)]:
+        return NotApplicable("D-ORDER", f"five equal tokens: {failures[0]}")
     for axis, name in enumerate(("rows of the batch", "heads")):
         apart = float((out - out.narrow(axis, 0, 1)).abs().max())
         if not apart <= CLOSE:
@@ -142,9 +148,9 @@ def check_sides(patient: Patient) -> Verdict:
     if not is_pair_call(patient):
         return NotApplicable("D-SHAPE", "queries and keys are not turned in one call")
     x = random_heads(1, 2, 4, head_dim(patient))
-    both = patient.guard.call(patient.renewed(), x, run(0), torch.zeros_like(x))
-    if isinstance(both, Failure) or not isinstance(both, tuple) or len(both) != 2:
-        return NotApplicable("D-SHAPE", f"keys of zeros: {both or 'no pair came out'}")
+    both = turned_pair(patient, x, run(0), torch.zeros_like(x))
+    if isinstance(both, Failure):
+        return NotApplicable("D-SHAPE", f"keys of zeros: {both}")
     q, k = (bool((side != 0).any()) for side in both)
     if q and not k:
         return Passed("D-SHAPE", "queries and keys are kept apart")

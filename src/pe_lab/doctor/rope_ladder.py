@@ -324,8 +324,7 @@ def _slipped_base(omega: Tensor, base: float, start: float) -> str:
 def _no_ladder(
     patient: Patient, found: Survey, named: dict[str, Any]
 ) -> Finding | None:
-    omega = found.omega.abs()
-    steps = omega.diff()
+    omega, steps = found.omega.abs(), found.omega.abs().diff()
     if named["scaling"] not in ("longrope", "unknown"):
         return None
     even = len(omega) > 2 and float((steps - steps[0]).abs().max()) <= FIT * omega.max()

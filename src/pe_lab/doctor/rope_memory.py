@@ -25,6 +25,8 @@ from pe_lab.doctor.rope_survey import (
     random_heads,
     run,
     survey,
+    turned,
+    turned_pair,
     wrapped,
 )
 from pe_lab.doctor.rope_words import explained, found_wrong
@@ -93,15 +95,15 @@ def _position_of(patient: Patient, matrix: Tensor) -> int | None:
 def _stored_keys(patient: Patient) -> Finding | None:
     """Whether keys that a call gives back besides its own were turned anew."""
     x = basis(head_dim(patient), 6)
-    full = patient.guard.call(patient.renewed(), x, run(0, 6), x)
+    full = turned_pair(patient, x, run(0, 6), x) if is_pair_call(patient) else None
     call, keys = patient.renewed(), None
     for i in range(6 if is_pair_call(patient) else 0):
         token = x[:, :, i : i + 1]
-        out = patient.guard.call(call, token, run(i, 1), token)
+        out = turned_pair(patient, token, run(i, 1), token, call)
         keys = None if isinstance(out, Failure) else out[1]
-    if isinstance(full, Failure) or not isinstance(keys, Tensor) or keys.shape[2] > 6:
+    number = keys.shape[2] if isinstance(keys, Tensor) else 0
+    if not isinstance(full, tuple) or keys is None or not 0 < number <= 6:
         return None
-    number = keys.shape[2]
     apart = float((keys - full[1][:, :, -number:]).abs().max())
     if apart <= 10 * SAME:
         return None
@@ -223,8 +225,7 @@ def check_length(patient: Patient) -> Verdict:
 
 def _length_in_gain(patient: Patient, found: Any) -> Finding | None:
     x = random_heads(1, 1, 100, head_dim(patient))
-    short = patient.guard.call(patient.renewed(), x[:, :, :8], run(0, 8))
-    long = patient.guard.call(patient.renewed(), x, run(0, 100))
+    short, long = (turned(patient, x[:, :, :n], run(0, n)) for n in (8, 100))
     if isinstance(short, Failure) or isinstance(long, Failure):
         return None
     apart = float((short - long[:, :, :8]).abs().max())
@@ -251,16 +252,10 @@ def check_batch(patient: Patient) -> Verdict:
     x = random_heads(3, 2, 4, head_dim(patient))
     for last in (5000, 50):
         ids = torch.stack((run(0), run(7), run(last)))
-        alone = [
-            patient.guard.call(patient.renewed(), x[b : b + 1], ids[b : b + 1])
-            for b in range(3)
-        ]
-        both = patient.guard.call(patient.renewed(), x, ids)
-        if isinstance(both, Failure) or any(isinstance(a, Failure) for a in alone):
-            continue
-        if both.shape != x.shape:
-            break
-        return _rows(patient, both, alone)
+        alone = [turned(patient, x[b : b + 1], ids[b : b + 1]) for b in range(3)]
+        both = turned(patient, x, ids)
+        if not any(isinstance(out, Failure) for out in (both, *alone)):
+            return _rows(patient, both, alone)
     return NotApplicable("D-BATCH", "all rows share one row of ids, (L,)")
 
 
@@ -269,7 +264,7 @@ def _rows(patient: Patient, both: Tensor, alone: list[Tensor]) -> Verdict:
     if max(apart) <= 1e-2:
         return Passed("D-BATCH", "rows are turned as they are alone", max(apart), 1e-2)
     x = random_heads(3, 2, 4, head_dim(patient))
-    first = patient.guard.call(patient.renewed(), x, torch.stack((run(0),) * 3))
+    first = turned(patient, x, torch.stack((run(0),) * 3))
     shared = isinstance(first, Tensor) and float((both - first).abs().max()) <= SAME
     why = "the ids of row 0 are used for all" if shared else "rows change one another"
     return found_wrong(

@@ -19,6 +19,7 @@ from pe_lab.doctor.rope_survey import (
     random_heads,
     run,
     survey,
+    turned,
     wrapped,
 )
 from pe_lab.doctor.rope_words import ROTATE, explained, found_wrong
@@ -35,8 +36,7 @@ def check_ids(patient: Patient) -> Verdict:
         return NotApplicable("D-CACHE", "ids are runs, as the caller says")
     ids, token = torch.tensor([0, 1, 2, 0, 1, 5, 9]), random_heads(head_dim(patient))
     outs = [
-        patient.guard.call(patient.renewed(), token.expand(1, 2, len(p), -1), p)
-        for p in (ids, run(0, 10))
+        turned(patient, token.expand(1, 2, len(p), -1), p) for p in (ids, run(0, 10))
     ]
     if failures := [out for out in outs if isinstance(out, Failure)]:
         return NotApplicable("D-CACHE", f"ids with gaps: {failures[0]}")

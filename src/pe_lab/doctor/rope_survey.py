@@ -95,6 +95,41 @@ def head_dim(patient: Patient) -> int:
     return int(getattr(patient.adapt, "head_dim", 64))
 
 
+def turned(
+    patient: Patient, x: Tensor, ids: Tensor, call: Callable[..., Any] | None = None
+) -> Any:
+    """x turned by `call` or a fresh copy: real numbers in x's shape, or a Failure."""
+    out = patient.guard.call(call or patient.renewed(), x, ids)
+    return as_turned(out, x)
+
+
+def as_turned(out: Any, x: Tensor) -> Any:
+    """What came out for x, if it can be compared with x; else a Failure."""
+    if isinstance(out, Failure):
+        return out
+    real = isinstance(out, Tensor) and out.is_floating_point()
+    if not real or out.shape != x.shape:
+        given = f"{getattr(out, 'dtype', type(out).__name__)}"
+        given += f" {tuple(getattr(out, 'shape', ()))}"
+        return Failure(ValueError(f"it gave {given} for x of {tuple(x.shape)}"))
+    return out
+
+
+def turned_pair(
+    patient: Patient,
+    x: Tensor,
+    ids: Tensor,
+    k: Tensor,
+    call: Callable[..., Any] | None = None,
+) -> Any:
+    """(q, k) of a call that turns both, with tensors in it, or a Failure."""
+    out = patient.guard.call(call or patient.renewed(), x, ids, k)
+    fit = isinstance(out, tuple) and len(out) == 2
+    if fit and all(isinstance(o, Tensor) and o.dim() == 4 for o in out):
+        return out
+    return out if isinstance(out, Failure) else Failure(ValueError("it gave no pair"))
+
+
 def matrices(
     patient: Patient,
     ids: Tensor,
@@ -102,9 +137,9 @@ def matrices(
     dtype: torch.dtype = torch.float32,
 ) -> Any:
     """(L, D, D) float64 of the ids (L,), by `call` or a fresh copy; or a Failure."""
-    x = basis(head_dim(patient), len(ids), dtype)
-    out = patient.guard.call(call or patient.renewed(), x, ids)
-    return as_matrices(out, x)
+    return as_matrices(
+        turned(patient, basis(head_dim(patient), len(ids), dtype), ids, call)
+    )
 
 
 def basis(width: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -112,14 +147,9 @@ def basis(width: int, length: int, dtype: torch.dtype = torch.float32) -> Tensor
     return torch.eye(width, dtype=dtype)[None, :, None].repeat(1, 1, length, 1)
 
 
-def as_matrices(out: Any, x: Tensor) -> Any:
+def as_matrices(out: Any) -> Any:
     """What came out for basis vectors, as matrices; Failures pass."""
-    if isinstance(out, Failure):
-        return out
-    if not isinstance(out, Tensor) or out.shape != x.shape:
-        given = tuple(getattr(out, "shape", ())) or type(out).__name__
-        return Failure(ValueError(f"it gave {given} for x of {tuple(x.shape)}"))
-    return out[0].permute(1, 2, 0).double()
+    return out[0].permute(1, 2, 0).double() if isinstance(out, Tensor) else out
 
 
 def blocks(matrix: Tensor, pairs: tuple[tuple[int, int], ...]) -> Tensor:
@@ -145,11 +175,9 @@ def angles(
     pairs = torch.tensor(survey(patient).pairs)
     x = torch.zeros(1, 1, len(ids), head_dim(patient))
     x[..., pairs[:, 0]] = 1
-    out = patient.guard.call(call or patient.renewed(), x, ids)
+    out = turned(patient, x, ids, call)
     if isinstance(out, Failure):
         return out
-    if not isinstance(out, Tensor) or out.shape != x.shape:
-        return Failure(ValueError("another shape than x"))
     out = out[0, 0].double()
     return torch.atan2(out[:, pairs[:, 1]], out[:, pairs[:, 0]])
 
@@ -176,9 +204,8 @@ def _look(patient: Patient, found: Survey) -> None:
 
 def _keys(patient: Patient) -> Tensor | None:
     x = basis(head_dim(patient), NEAR)
-    out = patient.guard.call(patient.renewed(), x, run(0, NEAR), x)
-    both = isinstance(out, tuple) and len(out) == 2
-    keys = as_matrices(out[1], x) if both else out
+    both = turned_pair(patient, x, run(0, NEAR), x)
+    keys = both if isinstance(both, Failure) else as_matrices(as_turned(both[1], x))
     return keys if isinstance(keys, Tensor) else None
 
 

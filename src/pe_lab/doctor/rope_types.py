@@ -21,6 +21,7 @@ from pe_lab.doctor.rope_survey import (
     matrices,
     random_heads,
     run,
+    turned,
 )
 from pe_lab.doctor.rope_words import ROTATE, explained, found_wrong
 
@@ -60,16 +61,15 @@ def _place(patient: Patient) -> tuple[int, Tensor | None]:
 def _inputs(patient: Patient, start: int, reference: Tensor) -> Finding | None:
     for dtype, name in _SHORT.items():
         x = basis(head_dim(patient), 4, dtype)
-        raw = patient.guard.call(patient.renewed(), x, run(start))
-        out = as_matrices(raw, x)
+        out = turned(patient, x, run(start))
         if isinstance(out, Failure):
             continue
-        error = _apart(out, reference)
+        error = _apart(as_matrices(out), reference)
         if not error <= _OFF:
             what = f"With {name} inputs"
             return _other_angles(patient, what, start, error, severity="wrong")
-        if raw.dtype != dtype:
-            given = str(raw.dtype).removeprefix("torch.")
+        if out.dtype != dtype:
+            given = str(out.dtype).removeprefix("torch.")
             return Finding(
                 "D-DTYPE",
                 "risky",
@@ -192,7 +192,7 @@ def check_state(patient: Patient) -> list[Verdict]:
 def _gradient(patient: Patient) -> Finding | None:
     """R is linear, so x · ∂(½|Rx|²)/∂x = |Rx|²."""
     x, call = random_heads(1, 2, 4, head_dim(patient)), patient.renewed()
-    plain = patient.guard.call(call, x, run(5))
+    plain = turned(patient, x, run(5), call)
     gradient = patient.guard.call(partial(_slope, call), x, run(5))
     # writing into a leaf that needs a gradient is D-INPUT's finding
     if isinstance(plain, Failure) or patient.guard.mutated:
@@ -257,17 +257,17 @@ def _aliased(patient: Patient) -> Finding | None:
         first = call(x.clone(), ids)
         kept = first.clone()
         first.add_(100)
-        return kept, call(x.clone(), ids)
+        return (call(x.clone(), ids) - kept).abs().max()
 
-    both = patient.guard.call(twice, x, run(3))
-    if isinstance(both, Failure) or float((both[0] - both[1]).abs().max()) <= SAME:
+    apart = patient.guard.call(twice, x, run(3))
+    if isinstance(apart, Failure) or float(apart) <= SAME:
         return None
     return Finding(
         "D-STATE",
         "risky",
         "Writing into what it gave changes what it gives next: the output is a view of "
         "something stored.",
-        value=float((both[0] - both[1]).abs().max()),
+        value=float(apart),
         tolerance=SAME,
         remedy="Give out a new tensor.",
         chapter=ROTATE,

@@ -123,15 +123,15 @@ def _name_geometric(w: Tensor, start: float, base: float, dim: int) -> dict[str,
 
 def _name_base(base: float, dim: int) -> tuple[float, str, str]:
     """(base, spacing, rule) with the roundest numbers that give this paper base."""
-    if _is(base, 1e4):
-        return 1e4, "paper", "none"
     even = dim > 2 and dim % 2 == 0
     last = base ** ((dim - 2) / dim) if even else math.nan  # 1 / the slowest
-    if _is(last, 1e4):
-        return 1e4, "tensor2tensor", "none"
-    if is_round(base) or not even:
+    for given, spacing in ((base, "paper"), (last, "tensor2tensor")):
+        for usual in USUAL:
+            if _is(given, usual):
+                return usual, spacing, "none"
+    if is_round(base):
         return _rounded(base), "paper", "none"
-    for usual in USUAL[:3]:
+    for usual in USUAL[:3] if even else ():
         factor = (base / usual) ** ((dim - 2) / dim)
         whole = round(2 * factor) / 2
         if 1 < whole <= 128 and _is(factor, whole):

@@ -465,6 +465,61 @@ def _in_place(x: Tensor, p: Tensor) -> Tensor:
     return x
 
 
+def _rest(make: Callable[[Tensor], Tensor]) -> Callable[[], Turn]:
+    """Half of the head turned, and the rest as `make` gives it."""
+
+    def turn(x: Tensor, p: Tensor) -> Tensor:
+        turned = _half(x[..., :32], _table(p, _ladder(32)))
+        return torch.cat((turned, make(x)), dim=-1)
+
+    return lambda: turn
+
+
+def _cut(d: int) -> Tensor:
+    w = _ladder(d, 5e5)
+    return torch.where(math.tau / w > 2048, w / 8, w)
+
+
+def _rounded_angles(dtype: torch.dtype) -> Callable[[], Turn]:
+    def turn(x: Tensor, p: Tensor) -> Tensor:
+        angles = (p[:, None] * _ladder(x.shape[-1])).to(dtype).float()
+        return _half(x, (angles.cos(), angles.sin()))
+
+    return lambda: turn
+
+
+def _by_heads(x: Tensor, p: Tensor) -> Tensor:
+    bases = (1e4 * (1 + h) for h in range(x.shape[1]))
+    turned = [
+        _half(x[:, h], _table(p, _ladder(x.shape[-1], base)))
+        for h, base in enumerate(bases)
+    ]
+    return torch.stack(turned, dim=1)
+
+
+class _Learned(nn.Module):
+    """Frequencies as a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inv_freq = nn.Parameter(_ladder(64))
+
+    def forward(self, x: Tensor, p: Tensor) -> Tensor:
+        return _half(x, _table(p, self.inv_freq))
+
+
+class _Gains(nn.Module):
+    """A gain that grows with the longest text so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = 0
+
+    def forward(self, x: Tensor, p: Tensor) -> Tensor:
+        self.seen = max(self.seen, int(p.max()))
+        return _plain(x, p) * (0.1 * math.log(max(1.0, self.seen / 100)) + 1)
+
+
 def _m(
     name: str, make: Callable[[], Any], *checks: str, source: str = "", **options: Any
 ) -> Mutant:
@@ -543,6 +598,19 @@ _WIDTH = (
         "D-DIM",
         expected={"rotary_dim": 64},
     ),
+    _m("rest of the head zero", _rest(lambda x: 0 * x[..., 32:]), "D-DIM"),
+    _m(
+        "first half again as the rest",
+        _rest(lambda x: x[..., :32]),
+        "D-DIM",
+        "D-LAYOUT",
+    ),
+    _m(
+        "rest cut one pair early",
+        _rest(lambda x: x[..., 30:62]),
+        "D-DIM",
+        "D-LAYOUT",
+    ),
 )
 _LADDER = (
     _m("exponents i/d", _power(lambda i, d: i / d), "D-BASE", expected=PAPER),
@@ -586,6 +654,19 @@ _LADDER = (
         "D-BASE",
         expected={"scaling": "ntk 8"},
     ),
+    _m("degrees", _with(lambda d: _ladder(d) * math.pi / 180), "D-BASE"),
+    _m("evenly spaced", _with(lambda d: torch.arange(d, 0, -2).float() / d), "D-BASE"),
+    _m("turned twice", _f(lambda x, p: _plain(_plain(x, p), p)), "D-BASE"),
+    _m("divided without a ramp", _with(_cut), "D-BASE"),
+    _m(
+        "YaRN multiplied by its factor",
+        _with(
+            lambda d: (
+                4 * scaling.yarn(_ladder(d).double(), 4, original_length=4096)
+            ).float()
+        ),
+        "D-BASE",
+    ),
     _m("ramp upside down", _with(_ramp_upside_down), "D-BASE"),
     _m(
         "base grows with the text",
@@ -617,6 +698,7 @@ _AXES = (
     ),
     _m("along the batch", _f(_along_batch), "D-ORDER"),
     _m("heads and tokens flattened", _f(_flattened), "D-ORDER"),
+    _m("a base for every head", _f(_by_heads), "D-ORDER"),
     _m("heads expected third", _f(_heads_third), "D-ORDER"),
     _m(
         "one angle for all",
@@ -635,6 +717,18 @@ _AXES = (
     ),
 )
 _KEYS = (
+    _m("exchanged", lambda: lambda q, k, p: (_plain(k, p), _plain(q, p)), "D-SHAPE"),
+    _m(
+        "keys made of queries",
+        lambda: lambda q, k, p: (_plain(q, p), _plain(q, p)),
+        "D-SHAPE",
+    ),
+    _m("keys in reverse", _both(_plain, lambda x, p: _plain(x, p.flip(0))), "D-SHIFT"),
+    _m(
+        "keys turned in part",
+        _both(_plain, lambda x, p: _rest(lambda y: y[..., 32:])()(x, p)),
+        "D-SHIFT",
+    ),
     _m(
         "keys backwards",
         _both(_plain, lambda x, p: _plain(x, -p)),
@@ -694,6 +788,10 @@ _MEMORY = (
         "D-HISTORY",
         source="karpathy/nanochat#514",
     ),
+    _m("counted from the first id", _at(lambda x, p: p - p[0]), "D-CACHE"),
+    _m("ids sorted", _at(lambda x, p: p.sort().values), "D-CACHE"),
+    _m("gain by the longest text", _Gains, "D-BATCH", "D-HISTORY", "D-CACHE"),
+    _m("ids in 16 bits", _at(lambda x, p: p.to(torch.int16)), "D-LEN"),
     _m(
         "clamped to the table", lambda: _Rows(lambda t, p: t[p.clamp(max=511)]), "D-LEN"
     ),
@@ -712,6 +810,9 @@ _TYPES = (
         "D-DTYPE",
         source="NVIDIA/Megatron-LM#535",
     ),
+    _m("angles in bfloat16", _rounded_angles(torch.bfloat16), "D-LONG", "D-DTYPE"),
+    _m("angles in float16", _rounded_angles(torch.float16), "D-LONG", "D-DTYPE"),
+    _m("parameters cast with the module", _Learned, "D-DTYPE"),
     _m("frequencies in bfloat16", _with(lambda d: _ladder(d).bfloat16()), "D-DTYPE"),
     _m("frequencies in float16", _with(lambda d: _ladder(d).half()), "D-DTYPE"),
     _m(
@@ -796,6 +897,19 @@ class _Stored(nn.Module):
         return _half(q, table), _half(k, table)
 
 
+class _Short(nn.Module):
+    """77 rows, and a clear refusal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn = RoPE(64)
+
+    def forward(self, x: Tensor, p: Tensor) -> Tensor:
+        if int(p.max()) >= 77:
+            raise ValueError(f"position {int(p.max())} is past the table of 77 rows")
+        return self.turn.rotate(x, x, p, p)[0]
+
+
 def _rope(**settings: Any) -> Callable[[], RoPE]:
     return lambda: RoPE(64, **settings)
 
@@ -831,6 +945,19 @@ _OURS = (
     _h("NTK-aware", _scaled(lambda w: scaling.ntk(w, 4)), scaling="ntk 4", base=1e4),
     _h("YaRN", _yarn(scaling.yarn_gain(4)), scaling="yarn 4", base=1e4),
     _h(
+        "YaRN with other turns",
+        lambda: RoPE(
+            128,
+            scaling=lambda w: scaling.yarn(
+                w, 16, original_length=10000, beta_fast=16, beta_slow=2, truncate=False
+            ),
+        ),
+        scaling="yarn 16",
+        base=1e4,
+    ),
+    _h("an odd base", lambda: RoPE(128, base=1000042.0), scaling="none"),
+    _h("a base of images", _rope(base=100.0), base=100.0),
+    _h(
         "Llama 3",
         lambda: RoPE(
             128,
@@ -853,6 +980,33 @@ _PATTERNS = (
     _h("matrices", _f(_as_matrix), layout="interleaved", base=1e4),
     _h("stored table", _Stored, layout="half", base=1e4),
     _h("part of a head", _part(32, 32), rotary_dim=32, base=1e4),
+    _h(
+        "last channels, as DeepSeek",
+        lambda: (
+            lambda x, p: torch.cat(
+                (x[..., :32], _interleaved(x[..., 32:], _table(p, _ladder(32)))), dim=-1
+            )
+        ),
+        layout="interleaved",
+        rotary_dim=32,
+        base=1e4,
+    ),
+    _h(
+        "two axes by hand",
+        lambda: (
+            lambda x, p: torch.cat(
+                [
+                    _half(part, _table(p[:, axis], _ladder(32)))
+                    for axis, part in enumerate(x.chunk(2, dim=-1))
+                ],
+                dim=-1,
+            )
+        ),
+        scheme="axial RoPE",
+        base=1e4,
+    ),
+    _h("counted from 1", _at(lambda x, p: p + 1), layout="half", base=1e4),
+    _h("short table", _Short, layout="half", base=1e4),
     _h("proportional part", _part(16, 64, 32), rotary_dim=16, base=1e4),
     _h(
         "spaced as tensor2tensor",
