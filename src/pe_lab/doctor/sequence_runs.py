@@ -326,14 +326,12 @@ def _same_places(here: Bench, longest: int) -> Finding | None:
     out = here.run(same)[0].double()
     step = (out[1:] - out[:-1]).norm(dim=-1)
     usual = float(step[2:9].median())
-    for at in range(10, len(step) - 3):
-        if float(step[at:].max()) < 0.05 * usual:
-            return _length(
-                "risky",
-                f"From position {at} on, all positions are the "
-                "same: they are clamped to the table.",
-                at,
-            )
+    at = next((i for i, n in enumerate(step) if i > 9 and n < 0.3 * usual), None)
+    # what a table ends falls at once, and what only fades falls little by little
+    ends = at is not None and step[at] < 0.35 * step[at - 1]
+    if ends and at + 30 < len(step) and step[at + 30 :].max() < 0.1 * usual:
+        text = f"From position {at} on, all positions are the same: the table ends"
+        return _length("risky", f"{text} there.", at)
     return None if here.facts["causal"] else _repeats(here, out)
 
 
@@ -343,7 +341,7 @@ def _repeats(here: Bench, out: Tensor) -> Finding | None:
     apart = torch.cdist(out, out) + torch.eye(len(out)) * 1e9
     pairs = (apart < here.tolerance * size).nonzero()
     pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-    if not len(pairs):
+    if not len(pairs) or int(pairs[:, 1].min()) < 9:
         return None
     one, two = pairs[pairs[:, 1].argmin()].tolist()
     why = "wrap around" if two - one > 1 else "are clamped, or rounded to 16 bits"
@@ -391,7 +389,7 @@ def check_dtype(here: Bench) -> Verdict | list[Verdict]:
         if near == float("inf") or far == float("inf"):
             continue
         # rounding is alike everywhere; a position that is rounded away is not
-        if far > max(4 * near, 0.15):
+        if far > max(4 * near, 0.08):
             return _coarse(here, name, near, far)
         found.append(Passed("D-DTYPE", f"{name} far positions are kept", far, 4 * near))
     return found[:1] or NotApplicable("D-DTYPE", "it does not run in 16 bits")
@@ -427,7 +425,7 @@ def _coarse(here: Bench, name: str, near: float, far: float) -> Finding:
         f"and at the first by {near:.2g}: positions or angles are made in 16 bits, "
         "where 257 is 256.",
         far,
-        max(4 * near, 0.15),
+        max(4 * near, 0.08),
         "Make positions and angles in float32 or wider, and round the result once.",
         "03 Compute the tables by hand",
     )

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import pe_lab
 from pe_lab.doctor.mutants import Healthy, Mutant
+from pe_lab.doctor.mutants.styles import LinearAttention
 from pe_lab.doctor.mutants.toy import HEADS, WIDTH, Attend, sinusoid, turn
 
 _ROPE: dict[str, Any] = {"scheme": "rope"}
@@ -360,7 +361,9 @@ class EncoderLengthFirst(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.stack = nn.TransformerEncoder(nn.TransformerEncoderLayer(WIDTH, HEADS), 2)
+        self.stack = nn.TransformerEncoder(
+            nn.TransformerEncoderLayer(WIDTH, HEADS), 2, enable_nested_tensor=False
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, L, d)."""
@@ -399,7 +402,8 @@ MUTANTS = (
     _mutant("rotation dropped", Unused, "D-ORDER", expected=_ROPE),
     _mutant("only queries rotated", QueriesOnly, "D-SHIFT", expected=_ROPE),
     _mutant("keys rotated the other way", OtherWay, "D-SHIFT", expected=_ROPE),
-    _mutant("keys counted from the end", ValuesNotKeys, "D-CAUSAL", "D-SHIFT", expected=_ROPE),
+    _mutant("keys counted from the end", ValuesNotKeys, "D-CAUSAL", "D-SHIFT",
+            expected=_ROPE),
     _mutant("positions ignored", OwnCount, "D-ORDER"),
     _mutant("keys by index", KeysByIndex, "D-SHIFT", "D-ORDER", expected=_ROPE),
     _mutant("positions of row 0 for all", FirstRow, "D-BATCH",
@@ -509,4 +513,5 @@ HEALTHY = (
     Healthy("toy layer with rotation and cache", "attention", Attend, _RELATIVE),
     Healthy("toy layer with ALiBi and cache", "attention", lambda: Attend("alibi"),
             _RELATIVE),
+    Healthy("linear attention", "attention", LinearAttention, _NONE),
 )  # fmt: skip

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import pe_lab
-from pe_lab.doctor.mutants import Healthy, Mutant
+from pe_lab.doctor.mutants import Healthy, Mutant, styles
 from pe_lab.doctor.mutants.attention import (
     AlwaysDrops,
     AnglesIn16,
@@ -510,6 +510,33 @@ MUTANTS = (
     _mutant("angles of the first length", _toy(attend=OldAngles), "D-HISTORY"),
     _mutant("rotation in 16 bits", _toy(attend=AnglesIn16), "D-DTYPE"),
     _mutant("sinusoids never added", _toy("none"), "D-ORDER", expected=_SIN),
+    _mutant("table along the batch, no mask taken", lambda: styles.Nano("batch"),
+            "D-ORDER", "D-BATCH"),
+    _mutant("heads cut by a view", lambda: styles.Nano("view"), "D-CAUSAL",
+            expected={"causal": True}),
+    _mutant("wrong corner of the mask", lambda: styles.Nano("corner"), "D-CAUSAL"),
+    _mutant("mask inverted", lambda: styles.Nano("inverted"), "D-CAUSAL"),
+    _mutant("mask of −1", lambda: styles.Nano("one"), "D-CAUSAL",
+            expected={"causal": True}),
+    *(_mutant(f"cache inside: {bug}", lambda bug=bug: styles.Stateful(bug), "D-CACHE")
+      for bug in ("restart", "slot", "chunk")),
+    _mutant("cache inside: full, and silent", lambda: styles.Stateful(check=False),
+            "D-LEN"),
+    _mutant("angles in the dtype of a buffer", lambda: styles.Buffered("16"),
+            "D-DTYPE"),
+    _mutant("table that ends in zeros", lambda: styles.Buffered("ends"), "D-LEN"),
+    _mutant("values rotated", _toy(attend=styles.TurnsValues), "D-SHIFT", "D-CACHE",
+            expected={"scheme": "rope"}),
+    _mutant("hidden scores of −3 in layer 1", _toy(attend=[Attend, styles.Weak]),
+            "D-CAUSAL"),
+    _mutant("NaN of padding spreads", _toy(attend=styles.Infinite), "D-PAD"),
+    _mutant("scale by the length", _toy(attend=styles.Sharper), "D-CAUSAL"),
+    _mutant("cache of eight tokens", _toy(attend=styles.KeepsEight), "D-CACHE"),
+    _mutant("cache rounded to 16 bits", _toy(attend=styles.Coarse), "D-CACHE"),
+    _mutant("outputs one place early", styles.EarlyOutputs, "D-CAUSAL"),
+    _mutant("inputs rolled around", styles.Rolled, "D-CAUSAL"),
+    _mutant("convolution sees one ahead", lambda: styles.Convolution(1, 1), "D-CAUSAL",
+            expected={"causal": True}),
 )  # fmt: skip
 
 
@@ -630,5 +657,30 @@ HEALTHY = (
     Healthy("packed documents", "model", lambda: Packed("learned", True, True)),
     Healthy("nn.TransformerEncoder after sinusoids", "model", _summed,
             _ABSOLUTE | {"causal": False}),
+    Healthy("block of a fixed size", "model", styles.Nano, _ABSOLUTE),
+    Healthy("cache inside", "model", styles.Stateful, {"causal": True}),
+    Healthy("table in a buffer", "model", styles.Buffered, _ABSOLUTE),
+    Healthy("causal convolution", "model", lambda: styles.Convolution(2, 0)),
+    Healthy("convolution", "model", lambda: styles.Convolution(1, 1)),
+    Healthy("recurrent", "model", styles.Recurrent),
+    Healthy("local window", "model", _toy(causal=False, attend=styles.Window),
+            _RELATIVE, {"expected": {"causal": False}}),
+    Healthy("two bases", "model", _toy(attend=[Attend, styles.Local]), _RELATIVE),
+    Healthy("in float64", "model", lambda: _ours(lambda: pe_lab.RoPE(_D))().double(),
+            _RELATIVE),
+    Healthy("in bfloat16", "model",
+            lambda: _ours(lambda: pe_lab.RoPE(_D))().bfloat16()),
+    Healthy("a table in bfloat16", "model",
+            lambda: _ours(lambda: pe_lab.Learned(48, WIDTH))().bfloat16()),
+    Healthy("left in train mode", "model",
+            lambda: _ours(lambda: pe_lab.Sinusoidal(WIDTH), dropout=0.3)().train(),
+            _ABSOLUTE),
+    Healthy("table of 9 rows", "model", _ours(lambda: pe_lab.Learned(9, WIDTH)),
+            _ABSOLUTE),
+    Healthy("table of 6 rows", "model", _ours(lambda: pe_lab.Learned(6, WIDTH)),
+            _ABSOLUTE),
+    Healthy("five tokens", "model",
+            lambda: pe_lab.Transformer(5, WIDTH, HEADS, 2, encoding=pe_lab.RoPE(_D)),
+            _RELATIVE),
     *(_PEERS if find_spec("transformers") else ()),
 )  # fmt: skip

@@ -43,7 +43,7 @@ class Attend(nn.Module):
         if cache is not None:
             k, v, places = self.append(cache, (k, v, positions))
         scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-        scores = scores + self.bias(positions, places)
+        scores = scores + self.bias(positions, places).to(scores.dtype)
         visible = self.visible(mask, x.shape[1], k.shape[2])
         out = self.weigh(scores, visible) @ v
         return self.w_o(self.join(out)), (k, v, places)
