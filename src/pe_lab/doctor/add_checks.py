@@ -384,6 +384,5 @@ def _dropped(
             f"In training {zeros:.0%} of the entries are dropped, with a rate of "
             f"{rate:.0%}: dropout is there twice."
         ), zeros  # fmt: skip
-    shared = bool(((wild[:8] == 0) == (wild[:1] == 0)).all())
-    text = "All rows of the batch lose the same entries."
-    return ("risky", text, zeros) if shared else None
+    shared = bool(((wild == 0) == (wild[:1] == 0)).all())
+    return ("risky", "All rows of a batch lose the same.", zeros) if shared else None

@@ -136,6 +136,8 @@ def check_base(patient: Patient, reading: Reading) -> Verdict:
             return NotApplicable("D-BASE", "it is not made of sines and cosines")
         return _wrong_base(patient, slip)
     name, base = reading.name, float(reading.name["base"])
+    if len(code.omega) == 1:
+        return _plain_base(patient, reading)
     fits = name["scaling"] != "unknown" and name["error"] <= 1e-3
     plain = name["scaling"] == "none" and is_round(base)
     known = slips.of_base(code.omega, reading.width)
@@ -148,7 +150,7 @@ def check_base(patient: Patient, reading: Reading) -> Verdict:
     rule = slips.of_rows(reading.table) if not (fits and plain) else None
     if rule is not None or not fits:
         return _wrong_base(patient, rule or _free(reading))
-    if len(code.omega) > 1 and not is_round(base):
+    if not is_round(base):
         return _wrong_base(patient, _odd_base(base), "risky")
     return _plain_base(patient, reading)
 

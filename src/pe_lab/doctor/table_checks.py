@@ -80,8 +80,12 @@ def check_order(patient: Patient, reading: Reading) -> Verdict:
     if len(table) < 2:
         return NotApplicable("D-ORDER", "there is a single row")
     spread = float((table - table[0]).abs().max())
-    if spread > 0:
+    if spread > 0 and (reading.axes or not torch.equal(table[1], table[0])):
         return passed("D-ORDER", "rows differ", spread, 0.0)
+    if spread > 0:
+        text = "Row 1 is row 0 again: the first two tokens have one position."
+        mend = "Number the tokens 0, 1, 2, …, and round none of it."
+        return bad(patient, "D-ORDER", "wrong", text, mend, chapter=SYMMETRY)
     if not bool(table.any()) and (reading.learns or not patient.facts.get("stores")):
         said = "a learned table that starts at zero" if reading.learns else "NoPE"
         return NotApplicable("D-ORDER", f"nothing is added: {said}")
@@ -219,7 +223,7 @@ def check_len(patient: Patient, reading: Reading) -> Verdict:
     if not bool((reading.table != reading.table[:1]).any()):
         return NotApplicable("D-LEN", "nothing is added")
     one = rows(patient, 1)
-    if not isinstance(rows(patient, 3), Tensor) and not isinstance(one, Tensor):
+    if not isinstance(rows(patient, 3), Tensor):
         return NotApplicable("D-LEN", "it has one length only")
     if not isinstance(one, Tensor) or one.shape != (1, reading.width):
         said = f"shape {tuple(one.shape)}" if isinstance(one, Tensor) else one
@@ -275,8 +279,7 @@ def outrun(reading: Reading, got: Tensor, count: int) -> str | None:
 def check_long(patient: Patient, reading: Reading) -> Verdict:
     """Rows far out are those of exact angles, up to what float32 angles cost."""
     code = reading.code
-    known = code is not None and code.complete and reading.name["scaling"] != "unknown"
-    if not known or code is None:
+    if code is None or not code.complete or reading.name["scaling"] == "unknown":
         return NotApplicable("D-LONG", "there is no rule to compare with")
     tables = [(n, rows(patient, n)) for n in far(patient, reading)]
     whole = [t for n, t in tables if isinstance(t, Tensor) and len(t) == n]

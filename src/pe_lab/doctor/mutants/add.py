@@ -231,6 +231,57 @@ def _zeros_after_meta() -> nn.Module:
     return module
 
 
+class _Factor(_Module):
+    """A learned number times the code."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda s, x: x + s.alpha * _rows(s, x))
+        self.alpha = nn.Parameter(torch.ones(1))
+
+
+class _Keeping(_Factor):
+    """Keeps the rows of the last length, in whatever mode they were made."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.kept.get("length") != x.shape[1]:
+            self.kept.update(length=x.shape[1], rows=_rows(self, x) * 1.0)
+        return x + self.alpha * self.kept["rows"]
+
+
+class _Factored(nn.Module):
+    """Learned rows of 8 numbers, widened by a matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows, self.widen = nn.Embedding(128, 8), nn.Linear(8, D)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.widen(self.rows(torch.arange(x.shape[1], device=x.device)))
+
+
+def _growing(s: Any, x: Tensor) -> Tensor:
+    if len(s.pe) < x.shape[1]:
+        s.pe = sinusoidal(2 * x.shape[1], D).to(s.pe)
+    return x + _rows(s, x)
+
+
+def _refusing(s: Any, x: Tensor) -> Tensor:
+    if x.shape[1] > len(s.pe):
+        raise ValueError(f"a text needs at most {len(s.pe)} tokens, got {x.shape[1]}")
+    return x + _rows(s, x)
+
+
+class _Frozen(nn.Module):
+    """Sinusoids looked up as an embedding that does not train."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding.from_pretrained(sinusoidal(ROWS, D))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + self.table(torch.arange(x.shape[1], device=x.device))
+
+
 class _Grid(nn.Module):
     """x (B, h, w, d) plus the code of its cells."""
 
@@ -325,6 +376,19 @@ MUTANTS = (
     _sick("text cut to the table", _mod(lambda s, x: x[:, :ROWS] + s.pe[: x.shape[1]]), "D-LEN", smallest="L=601: an error"),
     _sick("one token loses its axis", _mod(lambda s, x: x.squeeze(1) + _rows(s, x).squeeze(0)), "D-LEN", "D-SHAPE", smallest="L=1: shape (B, 1, d)"),
     _sick("depends on the batch", _mod(lambda s, x: x + _rows(s, x) + (x.shape[0] - 1) * 0.1), "D-BATCH", smallest="B=1 and B=2: the same row"),
+    _sick("only the first row of the batch", _mod(lambda s, x: torch.cat((x[:1] + _rows(s, x), x[1:]))), "D-BATCH", "D-ORDER", smallest=_BATCH),
+    _sick("every second row of the batch", _mod(lambda s, x: x + _rows(s, x) * (torch.arange(len(x), device=x.device) % 2)[:, None, None]), "D-BATCH", "D-ORDER", smallest=_BATCH),
+    _sick("the rate for what is kept", _mod(lambda s, x: F.dropout(x + _rows(s, x), 0.9, s.training), rate=0.1), "D-SCALE", smallest="p=0.1, ones: a tenth is zero"),
+    _sick("added in training only", _mod(lambda s, x: x + _rows(s, x) if s.training else x), "D-ORDER", "D-SCALE", smallest="eval, x=0: row 1 is pe1"),
+    _sick("added in eval mode only", _mod(lambda s, x: x if s.training else x + _rows(s, x)), "D-SCALE", "D-ORDER", smallest="train, x=0: row 1 is pe1"),
+    _sick("x times the fourth root of d", _mod(lambda s, x: x * D**0.25 + _rows(s, x)), "D-SCALE", smallest="x=1, minus x=0: √d"),
+    _sick("rolled by one", _mod(lambda s, x: x + _rows(s, x).roll(1, 0)), "D-OFFSET", "D-LEN", smallest="x=0: row 0 is pe0"),
+    _sick("row −1 for position 0", lambda: _Learned(lambda t, x: t.weight[torch.arange(x.shape[1], device=x.device) - 1]), "D-LEN", smallest="L=129: an error"),
+    _sick("anew every 128 tokens", _mod(lambda s, x: x + s.pe[torch.arange(x.shape[1], device=x.device) % 128]), "D-LEN", smallest="L=129: row 128 is not row 0"),
+    _sick("keeps what inference mode has made", _Keeping, "D-STATE", source="tatp22/multidim-positional-encoding", smallest="a call in inference mode, then a step of training"),
+    _sick("positions read off embeddings", _mod(lambda s, x: x + s.pe[torch.arange(x.shape[1]).to(x.dtype).long()]), "D-DTYPE", smallest="x in bfloat16: rows 256 and 257 differ"),
+    _sick("added by two modules", lambda: nn.Sequential(_Module(_right), _Module(_right)), "D-NORM", smallest="x=0: row 0 is [0, 1, …]"),
+    _sick("one mask for the batch", _mod(lambda s, x: (x + _rows(s, x)) * s.dropout(torch.ones_like(x[:1])), rate=0.1), "D-SCALE", smallest="p=0.5: rows of the batch lose different entries"),
     _sick("writes into x", _mod(_in_place), "D-INPUT", smallest="x is what it was"),
     _sick("a grid flattened by columns", lambda: _Grid(lambda h, w: grid(w, h)), "D-GRID", options=_GRID, source="huggingface/diffusers#11309", smallest="2×3: rows 0, 0, 0, 1, 1, 1"),
     _sick("a grid with the row for both axes", lambda: _Grid(lambda h, w: grid(h, w)[:, :1].expand(-1, 2)), "D-GRID", options=_GRID, smallest="2×3: columns 0, 1, 2, 0, 1, 2"),
@@ -383,6 +447,16 @@ HEALTHY = (
     _well("learned, a slice", lambda: _Learned(lambda t, x: t.weight[: x.shape[1]]), {"scheme": "learned"}),
     _well("learned, zero at first", lambda: _Learned(lambda t, x: t(torch.arange(x.shape[1], device=x.device)), zero=True), {"scheme": "learned"}),
     _well("learned, rows 2, 3, …", lambda: _Learned(lambda t, x: t(torch.arange(x.shape[1], device=x.device) + 2)), {"scheme": "learned"}),
+    _well("learned, one length only", lambda: _Learned(lambda t, x: t.weight), {"scheme": "learned"}),
+    _well("a learned factor", _Factor, {**_SINES, "parameters": "1 trained"}),
+    _well("grows with the text", _mod(_growing), _SINES),
+    _well("√d in bfloat16", _mod(lambda s, x: x * torch.tensor(_ROOT).bfloat16().to(x) + _rows(s, x)), _SINES),
+    _well("rows of low rank", _Factored, {"scheme": "learned"}),
+    _well("refuses far positions", _mod(_refusing), _SINES),
+    _well("the code beside the sum", _mod(lambda s, x: (x + _rows(s, x), _rows(s, x))), _SINES),
+    _well("followed by dropout", lambda: nn.Sequential(_Module(_right), nn.Dropout(0.2)), _SINES),
+    _well("2 channels", _mod(_right, width=2), {"scheme": "sinusoidal", "offset": 0}),
+    _well("frozen sinusoids in an embedding", _Frozen, _SINES),
     _well("nothing", nn.Identity, {"scheme": "none"}),
     _well("nothing but √d", lambda: lambda x: x * math.sqrt(x.shape[-1]), {"scheme": "none"}),
     _well("Sinusoidal", _once(Sinusoidal, d_model=D), {**_SINES, "order": "interleaved"}),

@@ -295,6 +295,18 @@ MUTANTS = (
     _sick("frequencies in float16", _in(torch.float16, "frequencies"), "D-DTYPE", smallest="L=1025, d=32: row 1024"),
     _sick("angles in bfloat16", _in(torch.bfloat16, "angles"), "D-DTYPE", smallest="rows 256 and 257 differ"),
     _sick("angles in float16", _in(torch.float16, "angles"), "D-DTYPE", smallest="rows 2048 and 2049 differ"),
+    _sick("every second row empty", _after(lambda t: t * (torch.arange(len(t)) % 2 == 0)[:, None]), "D-NORM", "D-LEN", smallest="row 1 is not 0"),
+    _sick("two rows alike", lambda n, d: sinusoidal(n, d)[torch.arange(n) // 2], "D-BASE", "D-ORDER", "D-NORM", smallest="row 1 is not row 0"),
+    _sick("squared", _after(lambda t: t**2), "D-NORM", "D-BASE", "D-LAYOUT", smallest="sin² + cos² = 1"),
+    _sick("cut off at 0", _after(lambda t: t.relu()), "D-NORM", "D-BASE", smallest="sin² + cos² = 1"),
+    _sick("squeezed by tanh", _after(lambda t: t.tanh()), "D-NORM", "D-BASE", smallest="sin² + cos² = 1"),
+    _sick("row 0 kept for padding", lambda n, d: torch.cat((torch.zeros(1, d), sinusoidal(n, d)))[:n], "D-OFFSET", source="huggingface/sentence-transformers#3879", options={"d_model": 32}, smallest="row 0 is [0, 1, …]"),
+    _sick("rolled by one", _after(lambda t: t.roll(1, 0)), "D-OFFSET", "D-LEN", smallest="row 0 is [0, 1, …]"),
+    _sick("channels shuffled", _after(lambda t: t[:, torch.randperm(t.shape[1], generator=torch.Generator().manual_seed(0))]), "D-LAYOUT", smallest="row 0 is [0, 1, …]"),
+    _sick("cosines from the slow end", lambda n, d: torch.cat((_halves(n, d)[:, : d // 2], _halves(n, d)[:, d // 2 :].flip(1)), dim=1), "D-LAYOUT", "D-BASE", smallest=_ONE, options={"d_model": 32}),
+    _sick("slowest pair first", _of(lambda i, d: _right(i, d).flip(0)), "D-BASE", smallest=_ONE),
+    _sick("the negative sine for a cosine", lambda n, d: torch.stack((sinusoidal(n, d)[:, ::2], -sinusoidal(n, d)[:, ::2]), dim=-1).flatten(-2), "D-LAYOUT", options={"d_model": 32}, smallest="row 0 is [0, 1, …]"),
+    _sick("finished angles rounded to bfloat16", lambda n, d: _woven((_places(n) * _right(_pairs(d), d)).bfloat16().float(), d), "D-DTYPE", smallest="rows 256 and 257 differ"),
     Mutant("kept by width, whatever the length", "table", _keyed_by_width, ("D-HISTORY", "D-LEN", "D-SHAPE"), smallest="f(64, 8), then f(5, 8): 5 rows"),
     Mutant("hands out the last rows", "table", _grows_wrongly, ("D-HISTORY", "D-LEN", "D-OFFSET"), smallest="f(64, 8), then f(5, 8)[0] is [0, 1, …]"),
     Mutant("gives its own store away", "table", lambda: functools.cache(lambda n, d: sinusoidal(n, d)), ("D-HISTORY",), source="tatp22/multidim-positional-encoding", smallest="f(2, 2).add_(1), then f(2, 2)[0] is [0, 1]"),
@@ -333,6 +345,11 @@ def _scaled(rule: Callable[[Tensor], Tensor]) -> Table:
     return lambda length, width: sinusoidal(
         length, width, inv_freq=rule(inv_freq(width))
     )
+
+
+def _radians(length: int, width: int) -> Any:
+    channel = np.arange(width)[None]
+    return np.arange(length)[:, None] / 10000 ** (2 * (channel // 2) / np.float32(width))
 
 
 _SINES = {"scheme": "sinusoidal", "base": 10000.0, "offset": 0}
@@ -375,6 +392,11 @@ HEALTHY = (
     _well("random and frozen", _Rows(lambda t, n: t[torch.arange(n)], train=False)),
     _well("rows drawn at each call", lambda n, d: torch.randn(n, d)),
     _well("zeros that learn", lambda n, d: nn.Parameter(torch.zeros(n, d)), {"scheme": "learned"}),
+    _well("as another tutorial writes it", lambda n, d: np.where(np.arange(d) % 2 == 0, np.sin(_radians(n, d)), np.cos(_radians(n, d))), _SINES),
+    _well("one-hot", lambda n, d: torch.eye(d)[torch.arange(n)]),
+    _well("binary digits", lambda n, d: ((torch.arange(n)[:, None] >> torch.arange(d).clamp(max=60)) & 1).float()),
+    _well("orthogonal rows", lambda n, d: torch.linalg.qr(torch.randn(d, d, generator=torch.Generator().manual_seed(0)))[0][torch.arange(n)]),
+    _well("base 20", _with(base=20.0), {"base": 20.0}),
     _well("a grid, row first", _grid_code(lambda p: p), {"scheme": "axial", "axes": "row first"}, _GRID),
     _well("a grid, column first", _grid_code(lambda p: p.flip(-1)), {"axes": "column first"}, _GRID),
     _well("a grid with an axis of its own", lambda h, w, d: axial_sinusoidal(grid(h, w), d).reshape(h, w, d), {"axes": "row first"}, _GRID),
