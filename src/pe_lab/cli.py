@@ -58,7 +58,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Returns:
         0 if all went well, 1 for an error (told on stderr) or a finding of the doctor,
-        130 for Ctrl-C; wrong usage ends in argparse's own message and 2.
+        2 if the doctor cannot examine, 130 for Ctrl-C; wrong usage ends in argparse's
+        own message and 2.
     """
     options = parser().parse_args(arguments)
     verbs: dict[str, Callable[[argparse.Namespace], Any]] = {
@@ -70,7 +71,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         said = verbs[options.command](options)
         text, code = said if isinstance(said, tuple) else (said, 0)
-        print(text)
+        if text:
+            print(text)
         return code
     except KeyboardInterrupt:
         print(

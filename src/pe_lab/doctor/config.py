@@ -26,7 +26,7 @@ from pe_lab.hf.keys import load
 _REMEDIES = {
     "assumed": "Write {key} into the config.",
     "legacy": "Write {key} by its name of today.",
-    "ignored": "Delete {key}, or run code that reads it.",
+    "ignored": "Correct the name of {key}, delete it, or run code that reads it.",
     "contradiction": "Keep what the weights were trained with, and delete the other.",
 }
 # What a check is called that finds an expectation disappointed.

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 SEVERITIES = ("wrong", "risky", "differs", "note")
-_SIGNS = {"wrong": "✗", "risky": "!", "differs": "≠", "note": "·"}
+SIGNS = {"wrong": "✗", "risky": "!", "differs": "≠", "note": "·"}
 
 
 @dataclass(frozen=True)
@@ -25,6 +24,13 @@ class Finding:
             finding is not a number.
         remedy: how to mend it, in one sentence.
         chapter: where the book explains it, such as "05 Rotate by k".
+
+    Raises:
+        ValueError: for another severity.
+
+    Example:
+        >>> print(pe_lab.doctor.Finding("D-NORM", "wrong", "lengths grow by 3 %"))
+        ✗ D-NORM  lengths grow by 3 %
     """
 
     check: str
@@ -42,12 +48,23 @@ class Finding:
             )
 
     def __str__(self) -> str:
-        return f"{_SIGNS[self.severity]} {self.check}  {self.message}"
+        return f"{SIGNS[self.severity]} {self.check}  {self.message}"
 
 
 @dataclass(frozen=True)
 class Passed:
-    """A check that found nothing, and the number that it measured."""
+    """A check that found nothing.
+
+    Args:
+        check: its id.
+        message: what holds.
+        value, tolerance: what was measured, and how much is allowed; None if it is not
+            a number.
+
+    Example:
+        >>> pe_lab.doctor.Passed("D-NORM", "lengths are kept", 1e-7, 1e-6).value
+        1e-07
+    """
 
     check: str
     message: str
@@ -57,7 +74,16 @@ class Passed:
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """A check that has nothing to say about this subject, and why."""
+    """A check that has nothing to say about this subject.
+
+    Args:
+        check: its id.
+        why: the reason, in words.
+
+    Example:
+        >>> pe_lab.doctor.NotApplicable("D-GRID", "it has one axis").why
+        'it has one axis'
+    """
 
     check: str
     why: str
@@ -76,6 +102,12 @@ class Report:
         identity: what it is, from the outside in: scheme, layout, base, …
         verdicts: of every check, in the order in which causes come before effects.
         seconds: wall time that the examination took.
+
+    Example:
+        >>> found = pe_lab.doctor.Finding("D-NORM", "wrong", "lengths grow")
+        >>> report = pe_lab.doctor.Report("mine", "rope", {}, (found,))
+        >>> report.severity, len(report.findings), report.passed
+        ('wrong', 1, ())
     """
 
     subject: str
@@ -86,27 +118,52 @@ class Report:
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What is wrong, risky, different or worth a note; the worst first."""
+        """What is wrong, risky, different or worth a note; the worst first.
+
+        Returns:
+            those of one severity in the order in which causes come before effects.
+        """
         found = [v for v in self.verdicts if isinstance(v, Finding)]
         return tuple(sorted(found, key=lambda f: SEVERITIES.index(f.severity)))
 
     @property
     def passed(self) -> tuple[Passed, ...]:
-        """The checks that found nothing."""
+        """The checks that found nothing.
+
+        Returns:
+            in the order in which they were made.
+        """
         return tuple(v for v in self.verdicts if isinstance(v, Passed))
 
     @property
     def not_applicable(self) -> tuple[NotApplicable, ...]:
-        """The checks that do not apply, with the reason."""
+        """The checks that do not apply, with the reason.
+
+        Returns:
+            in the order in which they were tried.
+        """
         return tuple(v for v in self.verdicts if isinstance(v, NotApplicable))
 
     @property
     def severity(self) -> str | None:
-        """Of the worst finding; None if there is none."""
+        """Of the worst finding.
+
+        Returns:
+            "wrong", "risky", "differs" or "note"; None without any finding.
+        """
         return self.findings[0].severity if self.findings else None
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values, for JSON."""
+        """The report as plain values.
+
+        Returns:
+            what `json.dumps` can write.
+
+        Example:
+            >>> report = pe_lab.doctor.Report("mine", "rope", {"base": 1e4})
+            >>> report.to_dict()["identity"]
+            {'base': 10000.0}
+        """
         return {
             "subject": self.subject,
             "kind": self.kind,
@@ -120,14 +177,14 @@ class Report:
 
     def __str__(self) -> str:
         lines = [f"{self.subject}, examined as {self.kind!r} in {self.seconds:.1f} s"]
-        lines += [f"  {name}: {_short(value)}" for name, value in self.identity.items()]
+        lines += [f"  {name}: {shown(value)}" for name, value in self.identity.items()]
         lines.append("Findings:" if self.findings else "Nothing found.")
         for finding in self.findings:
             lines.append(
-                f"  {_SIGNS[finding.severity]} {finding.severity}: {finding.message}"
+                f"  {SIGNS[finding.severity]} {finding.severity}: {finding.message}"
             )
-            lines += [f"      {line}" for line in _details(finding)]
-        names = ", ".join(passed.check for passed in self.passed)
+            lines += [f"      {line}" for line in details(finding)]
+        names = ", ".join(dict.fromkeys(passed.check for passed in self.passed))
         lines.append(f"Passed: {names or 'none'}")
         for other in self.not_applicable:
             lines.append(f"Not applicable: {other.check} ({other.why})")
@@ -136,31 +193,24 @@ class Report:
     __repr__ = __str__
 
     def to_html(self) -> str:
-        """The report as a piece of HTML that needs nothing else."""
-        rows = "".join(
-            f"<tr><td>{_SIGNS[f.severity]} {f.severity}</td><td>{f.check}</td>"
-            f"<td>{html.escape(f.message)}<br><small>"
-            f"{html.escape(' '.join(_details(f)))}</small></td></tr>"
-            for f in self.findings
-        )
-        facts = "".join(
-            f"<tr><th>{html.escape(str(name))}</th><td>{html.escape(_short(value))}</td></tr>"
-            for name, value in self.identity.items()
-        )
-        passed = ", ".join(p.check for p in self.passed) or "none"
-        others = "; ".join(f"{o.check}: {o.why}" for o in self.not_applicable) or "none"
-        return (
-            f"<div class='pe-report'><p><b>{html.escape(self.subject)}</b>, examined "
-            f"as {html.escape(self.kind)}</p><table>{facts}</table>"
-            f"<table>{rows or '<tr><td>Nothing found.</td></tr>'}</table>"
-            f"<p>Passed: {html.escape(passed)}</p>"
-            f"<p>Not applicable: {html.escape(others)}</p></div>"
-        )
+        """The report as a piece of HTML that needs nothing else.
+
+        Returns:
+            one element, which takes the colours and letters of the page around it.
+
+        Example:
+            >>> pe_lab.doctor.Report("mine", "rope").to_html()[:23]
+            '<div class="pe-report">'
+        """
+        from pe_lab.doctor.report_html import page
+
+        return page(self)
 
     _repr_html_ = to_html
 
 
-def _details(finding: Finding) -> list[str]:
+def details(finding: Finding) -> list[str]:
+    """Its check and number, its mend and its chapter, a line each."""
     measured = ""
     if finding.value is not None:
         allowed = (
@@ -180,9 +230,10 @@ def _plain(value: Any) -> Any:
     try:
         json.dumps(value)
     except (TypeError, ValueError):
-        return _short(value)
+        return shown(value)
     return value
 
 
-def _short(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value of the identity as a report writes it."""
     return f"{value:.6g}" if isinstance(value, float) else str(value)
