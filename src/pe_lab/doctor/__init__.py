@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from importlib import import_module
+from os import PathLike
 from types import ModuleType
 from typing import Any
 
@@ -45,32 +46,43 @@ def diagnose(
 ) -> Report:
     """What a positional encoding is, and what is wrong with it.
 
+    By kind, a subject is called as
+
+    - "table": f(length, d_model) → (L, d)
+    - "add": module(x: B×L×d) → x + encoding
+    - "rope": f(x: B×H×L×D, positions) → turned x, or f(q, k, positions) → (q, k)
+    - "bias": f(q_len, k_len) or f(q_pos, k_pos) → (H, Lq, Lk)
+    - "slopes": f(num_heads) → (H,)
+    - "attention": f(embeddings: B×L×d) → (B, L, d)
+    - "model": f(ids: B×L) → logits (B, L, vocabulary)
+    - "config": not at all; a dict, a path or an object of Hugging Face is read
+
+    Another convention is adapted in a line, such as
+    ``lambda x, p: mine(x.transpose(1, 2), p).transpose(1, 2)``.
+
     Args:
-        subject: what to look at. By kind, and how it is called:
-            "table"      f(length, d_model) → (L, d)
-            "add"        module(x: B×L×d) → x + encoding
-            "rope"       f(x: B×H×L×D, positions) → turned x, or
-                         f(q, k, positions) → (q, k)
-            "bias"       f(q_len, k_len) or f(q_pos, k_pos) → (H, Lq, Lk)
-            "slopes"     f(num_heads) → (H,)
-            "attention"  f(embeddings: B×L×d) → (B, L, d)
-            "model"      f(ids: B×L) → logits (B, L, vocabulary)
-            "config"     a Hugging Face config: dict, path or object
-            Another convention is adapted in a line:
-            `diagnose(lambda x, p: mine(x.transpose(1, 2), p).transpose(1, 2))`.
+        subject: what to look at. It is never called itself, only copies of it; if it
+            cannot be copied, its mode, the default dtype and the random state are
+            restored.
         kind: one of these words; without it the subject is tried as each.
         seconds: of wall time, at most, for the whole examination.
         options: sizes, where they cannot be guessed (d_model, head_dim, num_heads,
             max_len, vocab_size), and `expected`, a dict of what the identity should be,
-            such as {"base": 5e5, "layout": "interleaved"}.
+            such as ``{"base": 5e5, "layout": "interleaved"}``.
 
     Returns:
-        a `Report`. The subject itself is never called, only copies of it; if it cannot
-        be copied, its mode, the default dtype and the random state are restored.
+        a `Report`, in which the first finding names the bug.
 
     Raises:
-        TypeError, ValueError: if the subject is of no kind, or of several, saying how
-            each was tried and what came of it.
+        TypeError, ValueError: if the subject is of no kind, saying how each was tried
+            and what came of it.
+
+    Example:
+        >>> def slopes(heads):
+        ...     return [2.0 ** (-8 * h / heads) for h in range(1, heads + 1)]
+        >>> report = pe_lab.diagnose(slopes)
+        >>> report.kind, report.severity, report.findings[0].check
+        ('slopes', 'risky', 'D-BIAS')
     """
     seconds = refuse.number("seconds", seconds, 0.1)
     guard, start = Guard(seconds), time.monotonic()
@@ -116,6 +128,8 @@ def load(name: str) -> Kind:
 def _name(subject: Any) -> str:
     if isinstance(subject, Mapping):
         return str(subject.get("model_type", "a dict"))
+    if isinstance(subject, str | PathLike):
+        return str(subject)
     plain = getattr(subject, "__name__", None)
     return plain if isinstance(plain, str) else type(subject).__name__
 

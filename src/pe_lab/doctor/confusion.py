@@ -21,6 +21,11 @@ class Outcome:
         alarm: whether a finding was wrong or risky.
         first: the check of the first finding, "" without any.
         named: whether that is a right name of the bug.
+
+    Example:
+        >>> ours = ("ours", "rope", False, False, "", False)
+        >>> pe_lab.doctor.confusion.Outcome(*ours).sick
+        False
     """
 
     name: str
@@ -32,7 +37,19 @@ class Outcome:
 
 
 def outcomes(patients: Iterable[Mutant | Healthy] | None = None) -> Iterator[Outcome]:
-    """Examine the patients, by default the whole catalogue, one after the other."""
+    """Examine patients one after the other.
+
+    Args:
+        patients: mutants and healthy ones, by default the whole catalogue.
+
+    Yields:
+        an `Outcome` for each.
+
+    Example:
+        >>> patients = pe_lab.doctor.mutants.mutants("slopes")[:1]
+        >>> [outcome.alarm for outcome in pe_lab.doctor.confusion.outcomes(patients)]
+        [True]
+    """
     everyone: Iterable[Mutant | Healthy] = patients or ()
     if patients is None:
         everyone = (*mutants(), *healthy())
@@ -46,7 +63,20 @@ def outcomes(patients: Iterable[Mutant | Healthy] | None = None) -> Iterator[Out
 
 
 def rates(results: Iterable[Outcome]) -> dict[str, float]:
-    """Shares of mutants detected and rightly named, and of healthy ones alarmed."""
+    """How often the doctor was right.
+
+    Args:
+        results: what came of the patients.
+
+    Returns:
+        "detected" and "named", shares of the mutants, and "false alarms", of the
+        healthy; 0 where there was none.
+
+    Example:
+        >>> from pe_lab.doctor.confusion import Outcome, rates
+        >>> rates([Outcome("a mutant", "rope", True, True, "D-BASE", True)])
+        {'detected': 1.0, 'named': 1.0, 'false alarms': 0.0}
+    """
     results = list(results)
     sick = [r for r in results if r.sick]
     well = [r for r in results if not r.sick]

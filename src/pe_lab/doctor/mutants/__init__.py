@@ -28,6 +28,12 @@ class Mutant:
         source: a public report, "repository#number", or "" for a systematic mutation.
         smallest: the smallest input on which it fails, and its right value, in words.
         options: what `diagnose` is told besides, such as sizes and `expected`.
+
+    Example:
+        >>> patient = pe_lab.doctor.mutants.mutants("slopes")[0]
+        >>> report = pe_lab.diagnose(patient.make(), kind="slopes", **patient.options)
+        >>> report.findings[0].check in patient.checks
+        True
     """
 
     name: str
@@ -47,6 +53,11 @@ class Healthy:
         name: what it is.
         kind, make, options: as for `Mutant`.
         identity: what the doctor must say that it is; other entries are free.
+
+    Example:
+        >>> patient = pe_lab.doctor.mutants.healthy("config")[0]
+        >>> patient.name, patient.identity["base"]
+        ('Llama 2 7B', 10000.0)
     """
 
     name: str
@@ -57,12 +68,36 @@ class Healthy:
 
 
 def mutants(kind: str | None = None) -> tuple[Mutant, ...]:
-    """All mutants, or those of a kind."""
+    """Subjects with one bug each.
+
+    Args:
+        kind: as for `pe_lab.diagnose`; without it those of all kinds.
+
+    Returns:
+        a tuple of `Mutant`.
+
+    Raises:
+        ValueError: for a kind that there is not.
+
+    Example:
+        >>> len(pe_lab.doctor.mutants.mutants("config")) > 70
+        True
+    """
     return tuple(m for name in _chosen(kind) for m in _file(name).MUTANTS)
 
 
 def healthy(kind: str | None = None) -> tuple[Healthy, ...]:
-    """All correct patients, or those of a kind."""
+    """Subjects without a bug, many of an unusual convention.
+
+    Args, Raises: as for `mutants`.
+
+    Returns:
+        a tuple of `Healthy`.
+
+    Example:
+        >>> {patient.kind for patient in pe_lab.doctor.mutants.healthy("slopes")}
+        {'slopes'}
+    """
     return tuple(h for name in _chosen(kind) for h in _file(name).HEALTHY)
 
 
