@@ -174,6 +174,7 @@ KIND = Kind(
         rope_memory.check_decoding,
         rope_memory.check_length,
         rope_range.check_ids,
+        rope_range.check_grid,
         rope_memory.check_batch,
         rope_memory.check_history,
         rope_range.check_far,

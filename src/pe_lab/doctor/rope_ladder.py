@@ -80,6 +80,7 @@ def check_dim(patient: Patient) -> Verdict:
     where = f"{width} of {found.head_dim} channels turn, {shown(found.pairs)}"
     return (
         _rest_lost(patient, found)
+        or _one_forgotten(patient, found, where)
         or _wrong_part(patient, found, where)
         or _other_part(found, where)
         or Passed("D-DIM", where)
@@ -104,6 +105,19 @@ def _rest_lost(patient: Patient, found: Survey) -> Finding | None:
         value=off,
         tolerance=CLOSE,
         remedy="Join the channels past rotary_dim behind the turned ones as they are.",
+    )
+
+
+def _one_forgotten(patient: Patient, found: Survey, where: str) -> Finding | None:
+    half = len(found.pairs)
+    if half < 8 or 2 * half + 2 != found.head_dim:
+        return None
+    left = [i for i, others in found.partners.items() if not others]
+    return found_wrong(
+        patient,
+        "D-DIM",
+        f"{where}: a single pair is left out, channels {left[0]} and {left[1]}.",
+        remedy="Give every pair a frequency: i = 0, 1, …, D/2 − 1.",
     )
 
 
@@ -165,6 +179,7 @@ def check_base(patient: Patient) -> Verdict:
         _rounded(patient, found, named)
         or _uneven(patient, found, found.near)
         or _unexpected(patient, found, named)
+        or _repeated(patient, named)
         or _slip(patient, found, named)
         or _no_ladder(patient, found, named)
         or Passed("D-BASE", f"base {named['base']:g}, scaling {named['scaling']}")
@@ -184,6 +199,21 @@ def _rounded(patient: Patient, found: Survey, named: dict[str, Any]) -> Finding 
         value=named["error"],
         tolerance=FIT,
         remedy="Make frequencies and angles in float32 or wider; round the result.",
+    )
+
+
+def _repeated(patient: Patient, named: dict[str, Any]) -> Finding | None:
+    """Equal ladders are for axes; one axis needs but one."""
+    one_axis = not getattr(patient.adapt, "ids", "row")[0].isdigit()
+    if named["parts"] == 1 or not one_axis:
+        return None
+    return found_wrong(
+        patient,
+        "D-BASE",
+        f"One ladder of {named['dim'] // 2} frequencies comes {named['parts']} times, "
+        "for positions of one number: pairs that should differ turn alike.",
+        value=float(named["parts"]),
+        remedy="Exponents 2i/rotary_dim for all pairs; repeat a ladder only for axes.",
     )
 
 

@@ -207,6 +207,8 @@ def check_norm(patient: Patient) -> Verdict:
     if not drift <= SAME:
         sides = _two_sides if found.keys is not None else _one_side
         return sides(patient, found, drift)
+    if finding := _sides_differ(patient, found):
+        return finding
     spread = float((gain[0] - gain[0, 0]).abs().max())
     if spread > SAME:
         return found_wrong(
@@ -219,6 +221,26 @@ def check_norm(patient: Patient) -> Verdict:
             remedy="A rotation stretches nothing; a gain is one number for all pairs.",
         )
     return _wrong_gain(patient, float(gain.mean())) or _gain(float(gain.mean()))
+
+
+def _sides_differ(patient: Patient, found: Survey) -> Finding | None:
+    """A constant gain on one side alone."""
+    if found.keys is None or found.keys.shape[0] != len(found.gain):
+        return None
+    block = blocks(found.keys, found.pairs)
+    keys = (block.square().sum((-1, -2)) / 2).sqrt()
+    mean, even = float(keys.mean()), float((keys - keys.mean()).abs().max()) <= SAME
+    if not even or abs(mean - float(found.gain.mean())) <= CLOSE:
+        return None
+    return found_wrong(
+        patient,
+        "D-NORM",
+        f"Keys are multiplied by {mean:.4g}, queries by "
+        f"{float(found.gain.mean()):.4g}.",
+        severity="risky",
+        value=mean,
+        remedy="Give both sides one gain, or say in the softmax what one side lacks.",
+    )
 
 
 def _wrong_gain(patient: Patient, gain: float) -> Finding | None:
@@ -249,12 +271,13 @@ def _gain(gain: float) -> Verdict:
     if abs(gain - 1) <= SAME:
         return Passed("D-NORM", "lengths are kept", abs(gain - 1), SAME)
     like_yarn = 1 < gain < 2
-    hint = f", as YaRN's gain for factor {math.exp(10 * (gain - 1)):.4g}"
+    factor = math.exp(10 * (gain - 1))
+    is_whole = abs(factor - round(factor)) <= 0.01 and factor < 129
+    hint = f", YaRN's gain for factor {factor:.0f}" if is_whole else ""
     return Finding(
         "D-NORM",
         "note" if like_yarn else "differs",
-        f"Lengths are multiplied by {gain:.6g}{hint if like_yarn else ''}; scores by "
-        "its square.",
+        f"Lengths are multiplied by {gain:.6g}{hint}; scores by its square.",
         value=gain,
         remedy="Nothing, if the softmax does not correct for it as well.",
         chapter=ROTATE,

@@ -15,7 +15,9 @@ from pe_lab.doctor.rope_survey import (
     SAME,
     Survey,
     angles,
+    angles_of,
     head_dim,
+    matrices,
     random_heads,
     run,
     survey,
@@ -53,6 +55,33 @@ def check_ids(patient: Patient) -> Verdict:
         tolerance=10 * SAME,
         remedy="Index the table by the ids. If a call has but an offset, say "
         "contiguous=True.",
+    )
+
+
+def check_grid(patient: Patient) -> Verdict:
+    """With several axes, every pair turns by one of them, and every axis turns some."""
+    axes = getattr(patient.adapt, "ids", "row")[0]
+    if not axes.isdigit():
+        return NotApplicable("D-GRID", "positions have one axis")
+    if earlier := explained(patient, "D-GRID"):
+        return earlier
+    places = 5 * torch.eye(int(axes), dtype=torch.int64)  # one step along each axis
+    there = matrices(patient, places)
+    found = survey(patient)
+    if isinstance(there, Failure) or not found.pairs:
+        return NotApplicable("D-GRID", f"places off the axes: {there}")
+    turns = wrapped(angles_of(there, found.pairs) - found.phase).abs() > 1e-6
+    shares = turns.sum(1).tolist()
+    if bool((turns.sum(0) == 1).all()) and min(shares) > 0:
+        return Passed("D-GRID", f"axes turn {shares} pairs each")
+    several = int((turns.sum(0) > 1).sum())
+    what = f"{several} pairs turn by several axes" if several else "an axis turns none"
+    return found_wrong(
+        patient,
+        "D-GRID",
+        f"Axes turn {shares} of {len(found.pairs)} pairs, and {what}: places that "
+        "differ cannot all be told apart.",
+        remedy="Share the pairs out among the axes, each to one.",
     )
 
 

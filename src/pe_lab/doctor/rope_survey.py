@@ -196,7 +196,8 @@ def _look(patient: Patient, found: Survey) -> None:
     patient.facts["first"] = near  # of the copy that keeps its memory
     if is_pair_call(patient):
         found.keys = _keys(patient)
-    found.partners = _partners(near)
+    far = matrices(patient, run(1000, 1))  # where slow pairs have begun to turn
+    found.partners = _partners(torch.cat((near, far)) if _sane(far) else near)
     found.pairs = _pairs(found.partners)
     if found.pairs:
         _speeds(patient, found)
@@ -207,6 +208,10 @@ def _keys(patient: Patient) -> Tensor | None:
     both = turned_pair(patient, x, run(0, NEAR), x)
     keys = both if isinstance(both, Failure) else as_matrices(as_turned(both[1], x))
     return keys if isinstance(keys, Tensor) else None
+
+
+def _sane(far: Any) -> bool:
+    return isinstance(far, Tensor) and bool(far.isfinite().all())
 
 
 def _partners(near: Tensor) -> dict[int, tuple[int, ...]]:

@@ -217,6 +217,11 @@ def _by_longest(x: Tensor, p: Tensor) -> Tensor:
     return _half(x, _table(p, _ladder(x.shape[-1]) / stretch))
 
 
+def _whole_angles(x: Tensor, p: Tensor) -> Tensor:
+    angles = (p[:, None] * _ladder(x.shape[-1])).floor()
+    return _half(x, (angles.cos(), angles.sin()))
+
+
 class _NeverBack(nn.Module):
     """Dynamic NTK that grows its base and keeps it."""
 
@@ -349,6 +354,18 @@ class _GrowsByChunk(nn.Module):
         self.size = max(self.size, len(p))
         cos, sin = _table(torch.arange(self.size), _ladder(x.shape[-1]))
         return _half(x, (cos.to(x.device)[p], sin.to(x.device)[p]))
+
+
+class _SizedByFirst(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table: Table | None = None
+
+    def forward(self, x: Tensor, p: Tensor) -> Tensor:
+        if self.table is None:
+            self.table = _table(torch.arange(int(p.max()) + 1), _ladder(x.shape[-1]))
+        last = p.clamp(max=len(self.table[0]) - 1)
+        return _half(x, (self.table[0][last], self.table[1][last]))
 
 
 class _KeepsFirstDtype(nn.Module):
@@ -488,6 +505,19 @@ def _rounded_angles(dtype: torch.dtype) -> Callable[[], Turn]:
     return lambda: turn
 
 
+def _grid(axis_of: Callable[[Tensor, int], Tensor]) -> Callable[[], Turn]:
+    """Two axes, each share of the channels turned by axis_of(places, share)."""
+
+    def turn(x: Tensor, p: Tensor) -> Tensor:
+        parts = [
+            _half(part, _table(axis_of(p, share), _ladder(32)))
+            for share, part in enumerate(x.chunk(2, dim=-1))
+        ]
+        return torch.cat(parts, dim=-1)
+
+    return lambda: turn
+
+
 def _by_heads(x: Tensor, p: Tensor) -> Tensor:
     bases = (1e4 * (1 + h) for h in range(x.shape[1]))
     turned = [
@@ -567,6 +597,7 @@ _LAYOUT = (
         expected={"gain": scaling.yarn_gain(4)},
     ),
     _m("xPos, keys grow too", _both(_grows, _grows), "D-NORM"),
+    _m("gain on keys alone", _both(_plain, lambda x, p: _plain(x, p) * 1.2), "D-NORM"),
     _m("xPos, keys not divided", _both(_grows, _plain), "D-NORM"),
     _m(
         "xPos, centre moves with the length",
@@ -597,6 +628,12 @@ _WIDTH = (
         _part(62, 64),
         "D-DIM",
         expected={"rotary_dim": 64},
+    ),
+    _m(
+        "slowest pair at 0",
+        _with(lambda d: _ladder(d) * (torch.arange(d // 2) < d // 2 - 1)),
+        "D-DIM",
+        "D-BASE",
     ),
     _m("rest of the head zero", _rest(lambda x: 0 * x[..., 32:]), "D-DIM"),
     _m(
@@ -656,6 +693,19 @@ _LADDER = (
     ),
     _m("degrees", _with(lambda d: _ladder(d) * math.pi / 180), "D-BASE"),
     _m("evenly spaced", _with(lambda d: torch.arange(d, 0, -2).float() / d), "D-BASE"),
+    _m("half a ladder twice", _with(lambda d: _ladder(d // 2).repeat(2)), "D-BASE"),
+    _m(
+        "frequencies shuffled",
+        _with(lambda d: _ladder(d)[(7 * torch.arange(d // 2) + 3) % (d // 2)]),
+        "D-BASE",
+    ),
+    _m("whole angles", _f(_whole_angles), "D-LONG"),
+    _m("positions divided as integers", _at(lambda x, p: p // 4), "D-LONG"),
+    _m(
+        "divided from 2048 on",
+        _at(lambda x, p: torch.where(p < 2048, p.float(), p.float() / 4)),
+        "D-LEN",
+    ),
     _m("turned twice", _f(lambda x, p: _plain(_plain(x, p), p)), "D-BASE"),
     _m("divided without a ramp", _with(_cut), "D-BASE"),
     _m(
@@ -699,6 +749,13 @@ _AXES = (
     _m("along the batch", _f(_along_batch), "D-ORDER"),
     _m("heads and tokens flattened", _f(_flattened), "D-ORDER"),
     _m("a base for every head", _f(_by_heads), "D-ORDER"),
+    _m("both shares by one axis", _grid(lambda p, share: p[:, 0]), "D-GRID"),
+    _m(
+        "axes added up",
+        _grid(lambda p, share: p[:, share] + p[:, 0] * share),
+        "D-GRID",
+        "D-BASE",
+    ),
     _m("heads expected third", _f(_heads_third), "D-ORDER"),
     _m(
         "one angle for all",
@@ -789,6 +846,7 @@ _MEMORY = (
         source="karpathy/nanochat#514",
     ),
     _m("counted from the first id", _at(lambda x, p: p - p[0]), "D-CACHE"),
+    _m("table sized by the first call", _SizedByFirst, "D-CACHE", "D-HISTORY"),
     _m("ids sorted", _at(lambda x, p: p.sort().values), "D-CACHE"),
     _m("gain by the longest text", _Gains, "D-BATCH", "D-HISTORY", "D-CACHE"),
     _m("ids in 16 bits", _at(lambda x, p: p.to(torch.int16)), "D-LEN"),
@@ -897,6 +955,10 @@ class _Stored(nn.Module):
         return _half(q, table), _half(k, table)
 
 
+def _twice(x: Tensor, p: Tensor) -> list[Tensor]:
+    return [torch.cat((t, t), -1).to(x.dtype) for t in _table(p, _ladder(x.shape[-1]))]
+
+
 class _Short(nn.Module):
     """77 rows, and a clear refusal."""
 
@@ -993,17 +1055,14 @@ _PATTERNS = (
     ),
     _h(
         "two axes by hand",
-        lambda: (
-            lambda x, p: torch.cat(
-                [
-                    _half(part, _table(p[:, axis], _ladder(32)))
-                    for axis, part in enumerate(x.chunk(2, dim=-1))
-                ],
-                dim=-1,
-            )
-        ),
+        _grid(lambda p, share: p[:, share]),
         scheme="axial RoPE",
         base=1e4,
+    ),
+    _h(
+        "16-bit tables, as transformers",
+        lambda: lambda x, p: x * _twice(x, p)[0] + _rotate_half(x) * _twice(x, p)[1],
+        layout="half",
     ),
     _h("counted from 1", _at(lambda x, p: p + 1), layout="half", base=1e4),
     _h("short table", _Short, layout="half", base=1e4),
@@ -1059,6 +1118,30 @@ def _gptj() -> Turn:
     return turn
 
 
+def _scaled_llama() -> Turn:
+    llama = import_module("transformers.models.llama.modeling_llama")
+    rule = {
+        "rope_type": "llama3",
+        "factor": 8.0,
+        "original_max_position_embeddings": 8192,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 4.0,
+        "rope_theta": 5e5,
+    }
+    config = import_module("transformers").LlamaConfig(
+        hidden_size=256,
+        num_attention_heads=2,
+        rope_parameters=rule,
+        max_position_embeddings=131072,
+    )
+    table = llama.LlamaRotaryEmbedding(config)
+
+    def turn(q: Tensor, k: Tensor, p: Tensor) -> Any:
+        return llama.apply_rotary_pos_emb(q, k, *table(q, p))
+
+    return turn
+
+
 def _x_transformers() -> Turn:
     peer = import_module("x_transformers.x_transformers")
     rotary = peer.RotaryEmbedding(64)
@@ -1085,6 +1168,7 @@ def _rotary_embedding_torch() -> Turn:
 _PEERS = {
     "transformers": (
         _h("transformers, Llama", _llama, layout="half", base=1e4),
+        _h("transformers, Llama 3", _scaled_llama, base=5e5, scaling="llama3 8"),
         _h("transformers, GPT-J", _gptj, layout="interleaved", base=1e4),
     ),
     "x_transformers": (_h("x-transformers", _x_transformers, base=1e4),),
