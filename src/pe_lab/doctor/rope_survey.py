@@ -188,7 +188,8 @@ def wrapped(angle: Tensor) -> Tensor:
 
 
 def _look(patient: Patient, found: Survey) -> None:
-    near = matrices(patient, run(0, NEAR), patient._call)
+    x = basis(head_dim(patient), NEAR)
+    near = as_matrices(as_turned(patient.call(x, run(0, NEAR)), x))
     if isinstance(near, Failure):
         found.failure = str(near)
         return
