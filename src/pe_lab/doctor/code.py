@@ -147,17 +147,35 @@ def _turning(z: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _origin(omega: Tensor, start: Tensor, backward: bool) -> tuple[int, float]:
-    """(quarter, offset): first angles = quarter·π/2 + offset·ω, slow pairs first."""
+    """(quarter, offset): the first angle is quarter·π/2 + offset·ω in all pairs.
+
+    Of several that fit, one without a wrong sign and of a whole offset, near to 0.
+    """
     order = omega.argsort()
     omega, start = omega[order], start[order]
-    quarter = int((start[0] / _TURN).round()) % 4
+    fits = [(q, _offset(omega, start, q)) for q in range(4)]
+    known = [(q, offset) for q, offset in fits if not math.isnan(offset)]
+    if not known:
+        return int((start[0] / _TURN).round()) % 4, math.nan
+
+    def odd(fit: tuple[int, float]) -> float:
+        quarter, offset = fit
+        strange = _READINGS[quarter, backward] not in ("", "c")
+        broken = abs(offset - round(offset)) > 0.05
+        return 2.0 * broken + strange + 1e-4 * abs(offset)
+
+    return min(known, key=odd)
+
+
+def _offset(omega: Tensor, start: Tensor, quarter: int) -> float:
+    """From the slow pairs, which show it without doubt, to the fast; NaN if none."""
     # cosine first, z = i·e^(−iθ): the first angle falls as the offset grows
     sign = -1.0 if quarter % 2 else 1.0
     rest = sign * (start - quarter * _TURN)
     offset = 0.0
     for w, angle in zip(omega.tolist(), rest.tolist(), strict=True):
         left = math.remainder(angle - offset * w, 2 * math.pi)
-        if abs(left) < 1.0:
+        if abs(left) < 1.0 or w == float(omega[0]):
             offset += left / w
     wrong = (rest - offset * omega + math.pi).remainder(2 * math.pi) - math.pi
-    return quarter, offset if float(wrong.abs().max()) <= 2e-2 else math.nan
+    return offset if float(wrong.abs().max()) <= 2e-2 else math.nan

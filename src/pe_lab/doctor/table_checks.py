@@ -13,6 +13,7 @@ from pe_lab.doctor.code import COARSE, FINE
 from pe_lab.doctor.guard import Failure
 from pe_lab.doctor.kind import Patient
 from pe_lab.doctor.reading import (
+    LENGTHS,
     Reading,
     bad,
     explained,
@@ -56,6 +57,9 @@ def sorted_out(
 def check_finite(patient: Patient, reading: Reading) -> Verdict:
     """Rows are numbers."""
     table = reading.table
+    if not table.numel():
+        text = f"It gives no rows of 8 to 256 positions: {rows(patient, LENGTHS[-1])}."
+        return bad(patient, "D-LEN", "wrong", text, "Let every length have its rows.")
     wild = ~table.isfinite()
     if not bool(wild.any()):
         return passed("D-STATE", "every entry is finite")

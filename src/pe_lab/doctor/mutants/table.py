@@ -349,7 +349,9 @@ def _scaled(rule: Callable[[Tensor], Tensor]) -> Table:
 
 def _radians(length: int, width: int) -> Any:
     channel = np.arange(width)[None]
-    return np.arange(length)[:, None] / 10000 ** (2 * (channel // 2) / np.float32(width))
+    return np.arange(length)[:, None] / 10000 ** (
+        2 * (channel // 2) / np.float32(width)
+    )
 
 
 _SINES = {"scheme": "sinusoidal", "base": 10000.0, "offset": 0}
