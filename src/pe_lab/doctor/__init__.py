@@ -15,8 +15,8 @@ from types import ModuleType
 from typing import Any
 
 from pe_lab import refuse
-from pe_lab.doctor.guard import Exhausted, Guard
-from pe_lab.doctor.kind import Adapter, Kind, Patient
+from pe_lab.doctor.guard import Exhausted, Failure, Guard
+from pe_lab.doctor.kind import Adapter, Check, Kind, Patient
 from pe_lab.doctor.report import (
     SEVERITIES,
     Finding,
@@ -37,6 +37,8 @@ __all__ = [
     "mutants",
 ]
 
+# The id under which a check is told that could not be made.
+STUMBLED = "D-ERROR"
 # In the order in which they are tried; what fits two kinds is the first.
 _KINDS = ("config", "slopes", "bias", "table", "rope", "add", "attention", "model")
 
@@ -91,10 +93,9 @@ def diagnose(
     verdicts: list[Verdict] = []
     identity: Mapping[str, Any] = {}
     try:
-        identity = chosen.identify(patient)
+        identity = _identity(chosen, patient, verdicts)
         for check in chosen.checks:
-            found = check(patient)
-            verdicts += found if isinstance(found, list) else [found]
+            verdicts += _made(check, patient)
     except Exhausted:
         verdicts.append(_out_of_time(seconds))
     verdicts += _left_as_it_was(guard)
@@ -109,7 +110,7 @@ def _recognise(
     tried = {}
     for name in names:
         candidate = load(name)
-        adapt = candidate.recognise(subject, options, guard)
+        adapt = _adapter(candidate, subject, options, guard)
         if not isinstance(adapt, str):
             return candidate, adapt
         tried[name] = f"{candidate.convention}: {adapt}"
@@ -118,6 +119,43 @@ def _recognise(
         f"subject needs to be of a kind that can be examined, got {_name(subject)}. "
         f"Tried:\n{lines}\nAdapt the call by a lambda, and name the kind and sizes."
     )
+
+
+def _adapter(
+    kind: Kind, subject: Any, options: Mapping[str, Any], guard: Guard
+) -> Adapter | str:
+    """How the kind calls the subject, or why not; also if that made it stumble."""
+    try:
+        return kind.recognise(subject, options, guard)
+    except Exhausted:
+        return "no time was left to try"
+    except Exception as error:  # over what a strange subject gave
+        return str(Failure(error))
+
+
+def _identity(kind: Kind, patient: Patient, verdicts: list[Verdict]) -> dict[str, Any]:
+    try:
+        return kind.identify(patient)
+    except Exhausted:
+        raise
+    except Exception as error:
+        verdicts.append(
+            NotApplicable(STUMBLED, f"it was not identified: {error!r:.200}")
+        )
+        return {}
+
+
+def _made(check: Check, patient: Patient) -> list[Verdict]:
+    """What a check found; that it stumbled is told, and the others are still made."""
+    try:
+        found = check(patient)
+    except Exhausted:
+        raise
+    except Exception as error:
+        return [
+            NotApplicable(STUMBLED, f"{check.__name__} was not made: {error!r:.200}")
+        ]
+    return found if isinstance(found, list) else [found]
 
 
 def load(name: str) -> Kind:
@@ -130,7 +168,10 @@ def _name(subject: Any) -> str:
         return str(subject.get("model_type", "a dict"))
     if isinstance(subject, str | PathLike):
         return str(subject)
-    plain = getattr(subject, "__name__", None)
+    try:
+        plain = getattr(subject, "__name__", None)
+    except Exception:  # a name that is computed
+        plain = None
     return plain if isinstance(plain, str) else type(subject).__name__
 
 

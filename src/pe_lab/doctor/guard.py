@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import copy
 import operator
+import random
 import signal
 import threading
 import time
@@ -19,8 +20,12 @@ from dataclasses import dataclass
 from types import CellType, FunctionType
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+
+_COPYING = 10.0  # seconds
+MOST_NUMBERS = 2**28  # of one result: 1 GiB, which a machine can hold twice
 
 
 class Exhausted(Exception):
@@ -66,7 +71,9 @@ class Guard:
         try:
             with _as_it_was(), _alarm(min(left, self.slice)), torch.no_grad():
                 result = _copied(function(*given, **options))
-        except (Exception, SystemExit) as error:  # the subject's, whatever it is
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # the subject's, whatever it is
             return Failure(error)
         for before, after in zip(args, given, strict=True):
             if _changed(before, after):
@@ -79,8 +86,11 @@ def fresh(subject: Any) -> Any:
     try:
         if isinstance(subject, FunctionType):
             return _function(subject, {})
-        return copy.deepcopy(subject)
-    except Exception:  # over files, locks, C++ objects …
+        with _alarm(_COPYING):
+            return copy.deepcopy(subject)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # over files, locks, C++ objects …
         return subject
 
 
@@ -113,6 +123,8 @@ def _part(value: Any, memo: dict[int, Any]) -> Any:
 
 def _copied(value: Any) -> Any:
     if isinstance(value, Tensor):
+        if value.numel() > MOST_NUMBERS:
+            raise ValueError(f"it gives {value.numel()} numbers, more than can be held")
         return value.detach().clone()
     if isinstance(value, tuple | list):
         return tuple(_copied(v) for v in value)
@@ -130,6 +142,8 @@ def _changed(before: Any, after: Any) -> bool:
 @contextmanager
 def _as_it_was() -> Iterator[None]:
     dtype, grad = torch.get_default_dtype(), torch.is_grad_enabled()
+    device, threads = torch.get_default_device(), torch.get_num_threads()
+    drawn, drawn_by_numpy = random.getstate(), np.random.get_state()
     with torch.random.fork_rng(devices=[]), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -137,9 +151,15 @@ def _as_it_was() -> Iterator[None]:
         finally:
             torch.set_default_dtype(dtype)
             torch.set_grad_enabled(grad)
+            if torch.get_default_device() != device:
+                torch.set_default_device(device)
+            if torch.get_num_threads() != threads:
+                torch.set_num_threads(threads)
+            random.setstate(drawn)
+            np.random.set_state(drawn_by_numpy)
 
 
-class _TooLong(Exception):
+class _TooLong(BaseException):  # which `except Exception` of a subject lets through
     def __str__(self) -> str:
         return "it did not come back in time"
 
