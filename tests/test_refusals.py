@@ -113,6 +113,7 @@ CALLS = {
     "hf.from_config": (pe_lab.hf.from_config, {"config": {"model_type": "llama", "head_dim": 8, "rope_theta": 1e4, "num_hidden_layers": 2}, "layer": 1, "length": 9, "part": "encoder"}),
     "desiderata": (pe_lab.desiderata, {"encoding": pe_lab.NoPE(), "d_model": 32, "num_heads": 2}),
     "seed": (pe_lab.seed, {"value": 1}),
+    "exercises.case": (pe_lab.exercises.case, {"number": 3}),
     "permutation_error": (pe_lab.properties.permutation_error, {"f": torch.nn.Identity(), "x": x, "permutation": ids}),
 }  # fmt: skip
 

@@ -11,12 +11,14 @@ import difflib
 import importlib
 import pkgutil
 
+from .cases import case
 from .engine import Exercise, Mistake, Verdict, judge
 
 __all__ = [
     "Exercise",
     "Mistake",
     "Verdict",
+    "case",
     "chapter",
     "chapters",
     "check",
