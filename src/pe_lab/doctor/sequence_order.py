@@ -528,7 +528,8 @@ def check_layers(here: Bench) -> list[Verdict]:
 
 def _where(here: Bench) -> list[Verdict]:
     inside = here.facts.get("layers")
-    if not inside or all(inside) or not any(inside):
+    added = here.facts["constant"] > here.tolerance  # then layers need not know
+    if not inside or all(inside) or not any(inside) or added:
         return []
     wanted = here.expected("enters") or "in every layer"
     told = "enters" in (here.patient.options.get("expected") or {})

@@ -25,7 +25,7 @@ def check_history(here: Bench) -> Verdict:
     if isinstance(here.attempt(longer), Failure):
         longer = here.x(2, here.plan.length + 1)
     asked: dict[str, tuple[Any, ...]] = {
-        "the same": (x,),
+        "the same input": (x,),
         "a longer input": (longer,),
         "a single row": (here.x(1),),
         "more rows": (here.x(5),),
@@ -326,10 +326,11 @@ def _same_places(here: Bench, longest: int) -> Finding | None:
     out = here.run(same)[0].double()
     step = (out[1:] - out[:-1]).norm(dim=-1)
     usual = float(step[2:9].median())
-    at = next((i for i, n in enumerate(step) if i > 9 and n < 0.3 * usual), None)
+    low = (i for i, n in enumerate(step) if i > 9 and n < 0.3 * usual)
+    at = next(low, len(step))
     # what a table ends falls at once, and what only fades falls little by little
-    ends = at is not None and step[at] < 0.35 * step[at - 1]
-    if ends and at + 30 < len(step) and step[at + 30 :].max() < 0.1 * usual:
+    far = step[at + 30 :]
+    if len(far) and step[at] < 0.35 * step[at - 1] and far.max() < 0.1 * usual:
         text = f"From position {at} on, all positions are the same: the table ends"
         return _length("risky", f"{text} there.", at)
     return None if here.facts["causal"] else _repeats(here, out)

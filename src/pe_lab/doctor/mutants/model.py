@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -518,7 +519,7 @@ MUTANTS = (
     _mutant("mask inverted", lambda: styles.Nano("inverted"), "D-CAUSAL"),
     _mutant("mask of −1", lambda: styles.Nano("one"), "D-CAUSAL",
             expected={"causal": True}),
-    *(_mutant(f"cache inside: {bug}", lambda bug=bug: styles.Stateful(bug), "D-CACHE")
+    *(_mutant(f"cache inside: {bug}", partial(styles.Stateful, bug), "D-CACHE")
       for bug in ("restart", "slot", "chunk")),
     _mutant("cache inside: full, and silent", lambda: styles.Stateful(check=False),
             "D-LEN"),
@@ -630,6 +631,9 @@ _PEERS = (
     Healthy("T5's encoder", "model",
             _small("T5EncoderModel", "T5Config", d_model=32, d_kv=8, d_ff=64,
                    num_layers=2, num_heads=4), _RELATIVE | {"causal": False}),
+    Healthy("Gemma 3, windows and two bases", "model",
+            _small("Gemma3ForCausalLM", "Gemma3TextConfig", intermediate_size=64,
+                   num_key_value_heads=2, head_dim=8, sliding_window=4), _RELATIVE),
     Healthy("SmolLM3, rotation in turns", "model",
             _small("SmolLM3ForCausalLM", "SmolLM3Config", intermediate_size=64,
                    num_key_value_heads=2, no_rope_layer_interval=2, pad_token_id=0),

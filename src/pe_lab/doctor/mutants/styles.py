@@ -80,9 +80,8 @@ class Stateful(nn.Module):
         super().__init__()
         self.bug, self.check, self.room = bug, check, 64
         self.tokens, self.head = nn.Embedding(40, WIDTH), nn.Linear(WIDTH, 40)
-        self.parts = nn.ModuleList(
-            nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(4)) for _ in range(2)
-        )
+        self.qkv = nn.ModuleList(nn.Linear(WIDTH, 3 * WIDTH) for _ in range(2))
+        self.out = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(2))
         self.keys, self.values = torch.zeros(2, 2, 8, HEADS, self.room, _D)
 
     def forward(self, tokens: Tensor, start_pos: int) -> Tensor:
@@ -98,9 +97,9 @@ class Stateful(nn.Module):
     def attend(self, x: Tensor, layer: int, start: int) -> Tensor:
         """(B, L, d), from the cache of the layer and into it."""
         rows, new, _ = x.shape
-        w_q, w_k, w_v, w_o = self.parts[layer]  # type: ignore[misc]
         shape = (rows, new, HEADS, _D)
-        q, k, v = (w(x).view(shape).transpose(1, 2) for w in (w_q, w_k, w_v))
+        parts = self.qkv[layer](x).chunk(3, -1)
+        q, k, v = (t.reshape(shape).transpose(1, 2) for t in parts)
         places = torch.arange(new)[None] + (0 if self.bug == "restart" else start)
         q, k = turn(q, places), turn(k, places)
         at = 0 if self.bug == "layer" else layer
@@ -113,7 +112,8 @@ class Stateful(nn.Module):
             first = 1 if self.bug == "chunk" else start + 1
             hidden = torch.full(scores.shape[-2:], -torch.inf).triu(first)
             scores = scores + hidden
-        return w_o((scores.softmax(-1) @ v).transpose(1, 2).reshape(x.shape))
+        out = (scores.softmax(-1) @ v).transpose(1, 2)
+        return self.out[layer](out.reshape(x.shape))
 
 
 class Buffered(nn.Module):
