@@ -6,6 +6,7 @@ ALiBi, T5's buckets, clipped tables, KERPLE and whatever else is added to scores
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -105,32 +106,34 @@ def _labelled(
     call: Reading,
 ) -> Reading | str:
     """Which axis is which, from how two results differ."""
-    if len(first) != len(second):
-        return f"it gives {tuple(first)} and {tuple(second)}"
+    refused = f"it gives {tuple(first)} and {tuple(second)}"
+    axes, square = _letters(first, second, sizes)
+    if axes.count("h") > 1 or "?" in axes or not set("qk") & set(axes):
+        return refused
+    swapped = 0 <= axes.find("k") < axes.find("q")
+    if swapped:
+        axes = axes.translate(str.maketrans("qk", "kq"))
+    heads = first[axes.index("h")] if "h" in axes else 1
+    if call.form != "encoding":
+        return Reading(call.form, swapped, axes, square, heads, call.width)
+    return refused if swapped else replace(call, axes=axes, square=square)
+
+
+def _letters(
+    first: torch.Size,
+    second: torch.Size,
+    sizes: tuple[tuple[int, int], tuple[int, int]],
+) -> tuple[str, str]:
+    """A letter for each axis, and the one length that two of them have, if so."""
     (q, k), (other_q, other_k) = sizes
+    if len(first) != len(second):
+        return "?", ""
     names = {(q, other_q): "q", (k, other_k): "k", (1, 1): "1"}
     pairs = list(zip(first, second, strict=True))
     letters = [names.get(p, "h" if p[0] == p[1] else "?") for p in pairs]
-    if q == k:  # both axes have the one name that the dict kept
-        letters = _squared(
-            letters, letters[letters.index("k")] if "k" in letters else ""
-        )
-    axes, square = "".join(letters), ""
-    for one in ("q", "k"):
-        if axes.count(one) == 2:
-            axes, square = "".join(_squared(list(axes), one)), one
-    square = "both" if q == k else square
-    if axes.count("h") > 1 or "?" in axes or not set("qk") & set(axes):
-        return f"it gives {tuple(first)} and {tuple(second)}"
-    swapped = "q" in axes and "k" in axes and axes.index("k") < axes.index("q")
-    if swapped:
-        axes = axes.translate(str.maketrans("qk", "kq"))
-    index = axes.find("h")
-    heads = first[index] if index >= 0 else 1
-    if call.form == "encoding" and swapped:
-        return f"it gives {tuple(first)} for {q} queries and {k} keys"
-    wanted = call.heads if call.form == "encoding" else heads
-    return Reading(call.form, swapped, axes, square, wanted, call.width)
+    square = next((one for one in "qk" if letters.count(one) == 2), "")
+    letters = _squared(letters, square)
+    return "".join(letters), "both" if q == k else square
 
 
 def _squared(letters: list[str], one: str) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -9,15 +11,17 @@ from pe_lab.doctor.bias_common import (
     apart,
     diagonals_agree,
     found,
+    in_words,
     needs,
     seen_of,
     small,
     starts_at_first,
-    words,
 )
 from pe_lab.doctor.bias_profile import (
     LOOSE,
+    MASKED,
     Profile,
+    Reading,
     band,
     by_ids,
     centred,
@@ -33,35 +37,35 @@ from pe_lab.doctor.report import Finding, NotApplicable, Passed, Verdict
 def check_axes(patient: Patient) -> Verdict:
     """(H, Lq, Lk), with as many heads as are wanted, for any two lengths."""
     how = reading(patient)
-    axes, mend = how.axes.lstrip("1"), "Return (heads, queries, keys)."
-    heads = patient.options.get("num_heads")
-    wrong = ""
-    if how.square in ("q", "k") or axes.endswith("q"):
+    if how.square in ("q", "k") or how.axes.endswith("q"):
         return _one_length(patient)
-    if how.square == "both":
-        wrong = (
-            "It can only be asked for as many queries as keys, so not while decoding"
-        )
-        mend = (
-            "Make distances from both lengths, the queries being the last of the keys."
-        )
-    elif "h" in axes and axes.index("h") > 0:
-        wrong = f"The heads are not the first axis: its axes are {words(how.axes)}"
-    elif axes == "hk":
-        wrong = (
-            "The result has no axis for queries: added to scores it lays heads over "
-            "queries"
-        )
-        mend = "Return (heads, 1, keys)."
-    elif "h" not in axes and isinstance(heads, int) and heads > 1:
-        wrong = f"There is one square for all {heads} heads"
-        mend = "Give each head a square of its own, with its own slope or table."
-    elif isinstance(heads, int) and how.heads not in (heads, 1):
-        wrong = f"It is for {how.heads} heads, and {heads} are wanted"
-        mend = "Build it for the heads of the layer."
+    wrong, mend = _misplaced(how, patient.options.get("num_heads"))
     if wrong:
         return found(patient, "D-SHAPE", "wrong", f"{wrong}.", mend)
     return _torn(patient) or _plain_axes(patient)
+
+
+def _misplaced(how: Reading, heads: Any) -> tuple[str, str]:
+    """What is wrong with the axes, and how to mend it; "" if nothing is."""
+    axes, wanted = how.axes.lstrip("1"), heads if isinstance(heads, int) else 0
+    if how.square:
+        return (
+            "It can only be asked for as many queries as keys, so not while decoding",
+            "Make distances from both lengths, the queries being the last of the keys.",
+        )
+    if axes.find("h") > 0:
+        words = f"The heads are not the first axis: its axes are {in_words(how.axes)}"
+        return words, "Return (heads, queries, keys)."
+    if axes == "hk":
+        words = "It has no axis for queries: added to scores, heads lie over queries"
+        return words, "Return (heads, 1, keys)."
+    if "h" not in axes and wanted > 1:
+        words = f"There is one square for all {wanted} heads"
+        return words, "Give each head a square, with its own slope or table."
+    if wanted and how.heads not in (wanted, 1):
+        words = f"It is for {how.heads} heads, and {wanted} are wanted"
+        return words, "Build it for the heads of the layer."
+    return "", ""
 
 
 def _one_length(patient: Patient) -> Finding:
@@ -122,41 +126,30 @@ def _plain_axes(patient: Patient) -> Verdict:
             "Its first argument is the keys, its second the queries.",
             "Most code calls biases with the queries first.",
         )
-    return Passed("D-SHAPE", f"its axes are {words(how.axes)}")
+    return Passed("D-SHAPE", f"its axes are {in_words(how.axes)}")
 
 
 def check_finite(patient: Patient) -> Verdict:
     """Numbers everywhere, and a mask, if any, of what comes later."""
-    near = patient.facts["profile"]
-    if isinstance(near, Failure):
-        return found(
-            patient,
-            "D-SHAPE",
-            "wrong",
-            f"No square of a few tokens can be read: {near}.",
-            "Make it work for short texts of any length.",
-        )
-    seen = seen_of(patient)
-    odd = seen.near.isnan().any(0) | (seen.near > 1e4).any(0)
+    seen = patient.facts["profile"]
+    if isinstance(seen, Failure):
+        message = f"No square of a few tokens can be read: {seen}."
+        mend = "Make it work for short texts of any length."
+        return found(patient, "D-SHAPE", "wrong", message, mend)
+    odd = seen.near.isnan().any(0) | (seen.near > -MASKED).any(0)
     if bool(odd.any()):
         m, n = (int(i) for i in odd.nonzero()[0])
-        return found(
-            patient,
-            "D-BIAS",
-            "wrong",
-            f"Query {m} and key {n} get {float(seen.near[:, m, n].max()):g}.",
-            "Take the absolute distance before a logarithm or a power.",
-        )
+        message = f"Query {m} and key {n} get {float(seen.near[:, m, n].max()):g}."
+        mend = "Take the absolute distance before a logarithm or a power."
+        return found(patient, "D-BIAS", "wrong", message, mend)
     if bool(seen.hidden.any()) and not band(seen.hidden):
         m, n = (int(i) for i in seen.hidden.nonzero()[0])
-        return found(
-            patient,
-            "D-BIAS",
-            "wrong",
+        message = (
             f"It hides key {n} from query {m}, and not just keys that come later or "
-            "are far away: the mask in it is transposed or shifted.",
-            "Hide where the key's position is above the query's.",
+            "are far away: the mask in it is transposed or shifted."
         )
+        mend = "Hide where the key's position is above the query's."
+        return found(patient, "D-BIAS", "wrong", message, mend)
     return Passed("D-BIAS", "every number is finite, or a mask")
 
 
@@ -254,28 +247,18 @@ def check_align(patient: Patient) -> Verdict:
     end = apart(centred(few), centred(square)[:, -3:])
     if end <= LOOSE:
         return Passed("D-ALIGN", "fewer queries are the last ones", end, LOOSE)
+    check, severity, what = "D-ALIGN", "wrong", "the rows are none of the square's"
     if starts_at_first(patient):
-        return found(
-            patient,
-            "D-ALIGN",
-            "risky",
-            f"With 3 queries and {size} keys the queries count from the first key: "
-            "right where both start together, wrong with a cache, where they are last.",
-            "Add k_len − q_len to the queries' positions, or take the last rows.",
-            end,
-            LOOSE,
+        severity = "risky"
+        what = (
+            "the queries count from the first key: right where both start together, "
+            "wrong with a cache, where they are last"
         )
-    turned = _transposed(patient, square)
-    message = "its axes are swapped" if turned else "they fit neither end of the keys"
-    return found(
-        patient,
-        "D-BIAS" if turned else "D-ALIGN",
-        "wrong",
-        f"With 3 queries and {size} keys the rows are none of the square's: {message}.",
-        "Return (heads, queries, keys), the queries being the last of the keys.",
-        end,
-        LOOSE,
-    )
+    elif _transposed(patient, square):
+        check, what = "D-BIAS", "the axes are swapped"
+    message = f"With 3 queries and {size} keys {what}."
+    mend = "Add k_len − q_len to the queries' positions, or take the last rows."
+    return found(patient, check, severity, message, mend, end, LOOSE)
 
 
 def _transposed(patient: Patient, square: Tensor) -> bool:
@@ -357,30 +340,22 @@ def _not_of_distance(patient: Patient) -> Verdict:
     rows = [linear(level[:, m, : m + 1].flip(-1)) for m in range(3, size)]
     slopes = [r for r in rows if r is not None and bool((r != 0).any())]
     if len(slopes) == len(rows):
-        return found(
-            patient,
-            "D-SHIFT",
-            "wrong",
-            f"The slope depends on the query: {float(slopes[0][0]):.3g} for the fourth "
-            f"token, {float(slopes[-1][0]):.3g} for number {size}.",
-            "Multiply the slope by the difference of positions.",
+        first, last = (float(slopes[i][0]) for i in (0, -1))
+        message = (
+            f"The slope depends on the query: {first:.3g} for the fourth token, "
+            f"{last:.3g} for number {size}."
         )
+        mend = "Multiply the slope by the difference of positions."
+        return found(patient, "D-SHIFT", "wrong", message, mend)
     if _mirrored(level):
-        return found(
-            patient,
-            "D-SHIFT",
-            "wrong",
-            "It depends on the sum of two positions, not on their difference.",
-            "Subtract the positions: one has the wrong sign.",
-        )
-    return found(
-        patient,
-        "D-SHIFT",
-        "note",
+        message = "It depends on the sum of two positions, not on their difference."
+        mend = "Subtract the positions: one has the wrong sign."
+        return found(patient, "D-SHIFT", "wrong", message, mend)
+    message = (
         "It is no function of the distance: absolute positions, or progress through "
-        "the text, enter.",
-        "",
+        "the text, enter."
     )
+    return found(patient, "D-SHIFT", "note", message, "")
 
 
 def _mirrored(level: Tensor) -> bool:
@@ -412,33 +387,19 @@ def _moved(patient: Patient, by: int, error: float) -> Verdict:
     far = [torch.tensor([m]) for m in (20_000, 50_000)]
     rows = [read(patient, m, torch.tensor([0, int(m)])) for m in far]
     ends = [r for r in rows if isinstance(r, Tensor)]
+    check, severity, mend = "D-SHIFT", "note", ""
     if len(ends) == 2 and apart(centred(ends[0]), centred(ends[1])) < LOOSE:
-        return found(
-            patient,
-            "D-SHIFT",
-            "note",
+        message = (
             f"From position {by} on it depends on the share of the text that lies "
-            "between two tokens, as FIRE's bias does.",
-            "",
-            error,
+            "between two tokens, as FIRE's bias does."
         )
-    if by >= 10**6 and seen_of(patient).absolute:
-        return found(
-            patient,
-            "D-DTYPE",
-            "note",
+    elif by >= 10**6 and seen_of(patient).absolute:
+        check, mend = "D-DTYPE", "Multiply the slope by the difference of positions."
+        message = (
             f"At positions from {by} on, float32 no longer tells slope·j of "
-            "neighbours apart.",
-            "Multiply the slope by the difference, not by each position.",
-            error,
-            LOOSE,
+            "neighbours apart."
         )
-    return found(
-        patient,
-        "D-SHIFT",
-        "wrong",
-        f"Moved by {by} positions, the same distances get another bias.",
-        "Use positions only through their difference.",
-        error,
-        LOOSE,
-    )
+    else:
+        severity, mend = "wrong", "Use positions only through their difference."
+        message = f"Moved by {by} positions, the same distances get another bias."
+    return found(patient, check, severity, message, mend, error, LOOSE)

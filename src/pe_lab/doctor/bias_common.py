@@ -93,7 +93,7 @@ def diagonals_agree(level: Tensor) -> bool:
     )
 
 
-def words(axes: str) -> str:
+def in_words(axes: str) -> str:
     """Letters of axes in words."""
     names = {"h": "heads", "q": "queries", "k": "keys", "1": "1"}
     return ", ".join(names[a] for a in axes)

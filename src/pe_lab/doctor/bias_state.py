@@ -205,23 +205,17 @@ def check_batch(patient: Patient) -> Verdict:
     both = patient.guard.call(call, ids, ids)
     if not isinstance(both, Tensor) or both.dim() != 4 or both.shape[0] != 2:
         return NotApplicable("D-BATCH", "it takes one row of ids")
+    how = reading(patient)
+    how = replace(how, axes="1" + how.axes.lstrip("1")[-3:])
     for row in (0, 1):
         alone = read(patient, ids[row], ids[row])
-        axes = "1" + reading(patient).axes.lstrip("1")[-3:]
-        how = replace(reading(patient), axes=axes)
         one = arrange(both[row : row + 1], how, size, size)
         if isinstance(alone, Failure) or isinstance(one, Failure):
             return NotApplicable("D-BATCH", "rows of ids cannot be compared")
-        if apart(one, alone) > LOOSE:
-            return found(
-                patient,
-                "D-BATCH",
-                "wrong",
-                f"Row {row} of a batch gets another bias than alone.",
-                "Make distances for each row of ids.",
-                apart(one, alone),
-                LOOSE,
-            )
+        if (error := apart(one, alone)) > LOOSE:
+            message = f"Row {row} of a batch gets another bias than alone."
+            mend = "Make distances for each row of ids."
+            return found(patient, "D-BATCH", "wrong", message, mend, error, LOOSE)
     return Passed("D-BATCH", "each row of ids has its own distances")
 
 
@@ -232,7 +226,6 @@ def check_state(patient: Patient) -> list[Verdict]:
 
 
 def _after_inference(patient: Patient) -> Verdict:
-    size = small(patient)
     change = patient.facts["change"]
 
     def train(q: int, k: int) -> Any:
@@ -240,24 +233,21 @@ def _after_inference(patient: Patient) -> Verdict:
         with torch.inference_mode():
             call(q, k)
         with torch.enable_grad():
-            bias = call(q, k)
             weight = torch.ones((), requires_grad=True)
-            (bias * weight).nan_to_num().sum().backward()
+            (call(q, k) * weight).nan_to_num().sum().backward()
         return torch.zeros(())
 
-    failed = patient.guard.call(train, size, size)
+    failed = patient.guard.call(train, *(small(patient),) * 2)
     if not isinstance(failed, Failure):
         return Passed("D-STATE", "training goes on after a call under inference mode")
     if "nference tensor" not in str(failed):
         return NotApplicable("D-STATE", f"training: {failed}")
-    return found(
-        patient,
-        "D-STATE",
-        "risky",
+    message = (
         "A bias made under inference_mode is kept and handed out again, so training "
-        f"after an evaluation fails: {failed}.",
-        "Keep nothing, or make what is kept outside inference mode.",
+        "after an evaluation fails."
     )
+    mend = "Keep nothing, or make what is kept outside inference mode."
+    return found(patient, "D-STATE", "risky", message, mend)
 
 
 def _edited(patient: Patient) -> Verdict:

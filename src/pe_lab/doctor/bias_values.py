@@ -23,7 +23,7 @@ from pe_lab.doctor.bias_profile import (
 from pe_lab.doctor.guard import Failure
 from pe_lab.doctor.kind import Patient
 from pe_lab.doctor.report import Finding, NotApplicable, Passed, Verdict
-from pe_lab.doctor.slopes import ROUNDED, name_slopes
+from pe_lab.doctor.slopes import ROUNDED, Named, name_slopes
 from pe_lab.encodings.alibi import alibi_slopes
 from pe_lab.encodings.t5 import t5_bucket
 
@@ -91,34 +91,22 @@ def check_direction(patient: Patient) -> Verdict:
 
 
 def _reversed(patient: Patient, far: Tensor) -> Finding:
-    seen = seen_of(patient)
-    if not bool((far > 0).any()):
-        return found(
-            patient,
-            "D-BIAS",
-            "wrong",
+    ahead, most = seen_of(patient).future, float(far.max())
+    mend = "The bias is −slope · (query position − key position)."
+    if most <= 0:
+        message = (
             "Keys before the query all get the same, only those after it are punished: "
-            "the distance is key − query where it should be query − key.",
-            "Take the bias from query − key.",
+            "the distance is key − query where it should be query − key."
         )
-    ahead = seen.future
-    turned = ahead is not None and bool((ahead[:, 2] < 0).any())
-    what = (
-        "it is transposed, or the distance has the wrong sign or counts from the wrong "
-        "end"
-        if turned
-        else "its sign is reversed"
-    )
-    return found(
-        patient,
-        "D-BIAS",
-        "wrong",
-        f"It rewards distance: a key 8 before the query gets +{float(far.max()):.3g}; "
-        f"{what}.",
-        "The bias is −slope · (query position − key position).",
-        float(far.max()),
-        0.0,
-    )
+        return found(patient, "D-BIAS", "wrong", message, mend)
+    what = "its sign is reversed"
+    if ahead is not None and ahead.shape[1] > 2 and bool((ahead[:, 2] < 0).any()):
+        what = (
+            "it is transposed, or the distance has the wrong sign or counts from the "
+            "wrong end"
+        )
+    message = f"It rewards distance: a key 8 before the query gets +{most:.3g}; {what}."
+    return found(patient, "D-BIAS", "wrong", message, mend, most, 0.0)
 
 
 def _ahead(patient: Patient) -> Verdict:
@@ -168,31 +156,26 @@ def check_slopes(patient: Patient) -> Verdict:
     scheme = seen_of(patient).scheme
     if scheme["scheme"] != "ALiBi":
         return NotApplicable("D-BIAS", f"a {scheme['scheme']} has no slopes")
-    slopes = scheme["slopes"]
-    used = int((slopes != 0).sum())
-    if 0 < used < len(slopes) and bool((slopes[used:] == 0).all()):
-        rule = name_slopes(slopes[:used], tolerance=ROUNDED)
-        if rule.severity is None:
-            what = f"Of {len(slopes)} heads the first {used} have slopes."
-            return found(patient, "D-BIAS", "differs", what, "")
-    name = scheme["named"]
+    slopes, name = scheme["slopes"], scheme["named"]
     if name.severity is None:
         return Passed("D-BIAS", "the slopes are the released ones", name.value, ROUNDED)
+    used = int((slopes != 0).sum())
+    rest = bool((slopes[used:] == 0).all()) and 0 < used < len(slopes)
+    if rest and name_slopes(slopes[:used], tolerance=ROUNDED).severity is None:
+        what = f"Of {len(slopes)} heads the first {used} have slopes."
+        return found(patient, "D-BIAS", "differs", what, "")
+    severity = _slopes_severity(patient, slopes, name)
     shown = ", ".join(f"{s:.4g}" for s in slopes[:8].tolist())
-    severity = name.severity
+    message = f"The slopes are {shown}: {name.message}."
+    return found(patient, "D-BIAS", severity, message, name.remedy, name.value, ROUNDED)
+
+
+def _slopes_severity(patient: Patient, slopes: Tensor, name: Named) -> str:
     if len(slopes) == 1 or (name.rule == "other" and parameters(patient.subject)):
-        severity = "differs"  # one head has any slope, and trained ones move
-    elif name.rule == "other" and bool((slopes > 0).all()):
-        severity = "risky"  # chosen for a reason that cannot be seen, perhaps
-    return found(
-        patient,
-        "D-BIAS",
-        severity,
-        f"The slopes are {shown}: {name.message}.",
-        name.remedy,
-        name.value,
-        ROUNDED,
-    )
+        return "differs"  # one head has any slope, and trained ones move
+    if name.rule == "other" and bool((slopes > 0).all()):
+        return "risky"  # chosen for a reason that cannot be seen, perhaps
+    return name.severity or "differs"
 
 
 @needs("D-BIAS")
@@ -213,16 +196,12 @@ def check_buckets(patient: Patient) -> Verdict:
         return _unknown_steps(patient, sides[0])
     if rule.off is not None:
         at, wanted = rule.off
-        return found(
-            patient,
-            "D-BIAS",
-            "wrong",
+        message = (
             f"A bucket begins at distance {at} instead of {wanted}: its boundary is "
-            "off by one.",
-            "Take the floor of the logarithm in float32 or wider, or count boundaries.",
-            float(at),
-            float(wanted),
+            "off by one."
         )
+        mend = "Take the floor of the logarithm in float32 or wider."
+        return found(patient, "D-BIAS", "wrong", message, mend, float(at - wanted), 0.0)
     return _numbers(patient) or Passed("D-BIAS", "every boundary is T5's")
 
 
@@ -289,13 +268,10 @@ def _unknown_steps(patient: Patient, steps: list[int]) -> Finding:
 
 def _numbers(patient: Patient) -> Verdict | None:
     """The rows of the table that distances read, where they can be told."""
-    size = seen_of(patient).near.shape[-1]
-    far = min(8 * size, 200)
+    scheme, far = seen_of(patient).scheme, 200
     rows = numbered(patient, far, far)
-    table = parameters(patient.subject)[0].shape if rows is not None else None
-    if rows is None or table is None or not rows.numel():
+    if rows is None:
         return None
-    scheme = seen_of(patient).scheme
     count, both = scheme["buckets"], scheme["scheme"].endswith("two directions")
     ids = torch.arange(far)
     relative = ids[None, :] - ids[:, None]
@@ -304,18 +280,14 @@ def _numbers(patient: Patient) -> Verdict | None:
     if torch.equal(rows, wanted):
         return Passed("D-BIAS", f"{count} rows are read in T5's order")
     m, n = (int(i) for i in (rows != wanted).nonzero()[0])
-    if torch.equal(rows, t5_bucket(-relative, bidirectional=both, **sizes)):
-        what = "the directions are swapped"
-    else:
-        what = "the rows are numbered in another way"
-    return found(
-        patient,
-        "D-BIAS",
-        "wrong",
+    mirrored = torch.equal(rows, t5_bucket(-relative, bidirectional=both, **sizes))
+    what = "directions are swapped" if mirrored else "rows are numbered in another way"
+    message = (
         f"Relative position {n - m} (key − query) reads row {int(rows[m, n])}, in T5 "
-        f"row {int(wanted[m, n])}: {what}.",
-        "Relative position is key − query; those above 0 get the second half.",
+        f"row {int(wanted[m, n])}: the {what}."
     )
+    mend = "Relative position is key − query; those above 0 get the second half."
+    return found(patient, "D-BIAS", "wrong", message, mend)
 
 
 @needs("D-LEN")
