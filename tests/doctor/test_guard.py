@@ -1,8 +1,12 @@
 """Code that is not ours is called in bounds, and leaves no trace."""
 
+import contextlib
+import importlib
+import random
 import threading
 import time
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -109,3 +113,54 @@ def test_no_exception_of_a_subject_gets_out(error, words):
 
     failure = Guard(5).call(fail)
     assert isinstance(failure, Failure) and error.__name__ in str(failure)
+
+
+def test_a_loop_that_swallows_exceptions_is_ended_too():
+    def stubborn():
+        while True:
+            with contextlib.suppress(Exception):
+                time.sleep(0.01)
+
+    assert "in time" in str(Guard(0.4).call(stubborn))
+
+
+def test_an_import_is_not_interrupted(tmp_path, monkeypatch):
+    """A module of which half is loaded would stay so for everybody."""
+    (tmp_path / "slow_to_load.py").write_text(
+        "import time\ntime.sleep(0.6)\ndone = 1\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    module = Guard(0.4).call(importlib.import_module, "slow_to_load")
+    assert module.done == 1
+
+
+@pytest.mark.parametrize(
+    ("result", "words"),
+    [
+        (torch.zeros(1).expand(2**36), "more than can be held"),
+        (torch.zeros(2, device="meta"), "cannot be read: meta"),
+        (torch.eye(2).to_sparse(), "cannot be read: torch.sparse_coo"),
+        ((torch.zeros(2), torch.zeros(2, device="meta")), "cannot be read: meta"),
+    ],
+)
+def test_numbers_that_cannot_be_read_are_a_failure(result, words):
+    assert words in str(Guard(5).call(lambda: result))
+
+
+def test_other_random_states_the_default_device_and_threads_are_restored():
+    def spoil():
+        random.seed(3), np.random.seed(3)
+        torch.set_default_device("meta"), torch.set_num_threads(3)
+
+    before = (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        torch.get_num_threads(),
+    )
+    Guard(5).call(spoil)
+    after = (
+        random.getstate(),
+        np.random.get_state()[1].tolist(),
+        torch.get_num_threads(),
+    )
+    assert before == after and torch.get_default_device() == torch.device("cpu")

@@ -17,14 +17,14 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CellType, FunctionType
+from types import CellType, FrameType, FunctionType
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-_COPYING = 10.0  # seconds
+_COPYING, _AGAIN = 10.0, 0.2  # seconds
 MOST_NUMBERS = 2**28  # of one result: 1 GiB, which a machine can hold twice
 
 
@@ -70,7 +70,7 @@ class Guard:
         given = [_copied(a) for a in args]
         try:
             with _as_it_was(), _alarm(min(left, self.slice)), torch.no_grad():
-                result = _copied(function(*given, **options))
+                result = _copied(_readable(function(*given, **options)))
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # the subject's, whatever it is
@@ -123,11 +123,22 @@ def _part(value: Any, memo: dict[int, Any]) -> Any:
 
 def _copied(value: Any) -> Any:
     if isinstance(value, Tensor):
-        if value.numel() > MOST_NUMBERS:
-            raise ValueError(f"it gives {value.numel()} numbers, more than can be held")
         return value.detach().clone()
     if isinstance(value, tuple | list):
         return tuple(_copied(v) for v in value)
+    return value
+
+
+def _readable(value: Any) -> Any:
+    """The result, if its numbers can be read; in time, and without filling memory."""
+    for part in value if isinstance(value, tuple | list) else (value,):
+        if not isinstance(part, Tensor):
+            continue
+        if part.numel() > MOST_NUMBERS:
+            raise ValueError(f"it gives {part.numel()} numbers, more than can be held")
+        if part.is_meta or part.layout != torch.strided or part.is_quantized:
+            kind = "meta" if part.is_meta else f"{part.layout}, {part.dtype}"
+            raise ValueError(f"it gives a tensor whose numbers cannot be read: {kind}")
     return value
 
 
@@ -172,16 +183,30 @@ def _alarm(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def ring(*_: Any) -> None:
-        raise _TooLong
+    over = False
+
+    def ring(_: int, frame: FrameType | None) -> None:
+        if not (over or _imports(frame)):
+            raise _TooLong
 
     before = signal.signal(signal.SIGALRM, ring)
-    timer = signal.setitimer(signal.ITIMER_REAL, seconds)
+    # again and again: it may not be heard in an import, or a callback of the collector
+    timer = signal.setitimer(signal.ITIMER_REAL, seconds, _AGAIN)
     try:
         yield
     finally:
+        over = True
         signal.setitimer(signal.ITIMER_REAL, *timer)
         signal.signal(signal.SIGALRM, before)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    """Whether a module is being loaded, which would be left half done for everybody."""
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
 
 
 @contextmanager
