@@ -72,6 +72,17 @@ def test_every_sinusoid_is_read_as_it_was_made(
         assert code.offset == pytest.approx(offset, abs=0.05)
 
 
+def test_slow_pairs_are_read_from_all_their_rows():
+    """Base 10⁶: the slowest pair turns by 4e-4 rad in 256 rows of float32.
+
+    Tolerance: a line through all rows comes within 1e-8 of each frequency, the first
+    and the last row alone within 6e-8.
+    """
+    code = read(pe_lab.sinusoidal(256, 64, base=1e6))
+    wanted = pe_lab.inv_freq(64, base=1e6)
+    assert (code.omega / wanted - 1).abs().max() < 3e-8
+
+
 @pytest.mark.parametrize("flip", [False, True])
 @pytest.mark.parametrize("signs", [(1, 1), (-1, 1), (1, -1), (-1, -1)])
 def test_signs_and_sense_of_a_pair_are_told_apart(flip, signs):

@@ -17,7 +17,7 @@ from pe_lab.doctor import (
     table,
     table_checks,
 )
-from pe_lab.doctor.add_call import FORMS, Add, parts, tensors_of, widths
+from pe_lab.doctor.add_call import Add, parts, tensors_of, widths
 from pe_lab.doctor.guard import Failure, Guard
 from pe_lab.doctor.kind import Adapter, Kind, Patient
 from pe_lab.doctor.reading import measure
@@ -72,8 +72,8 @@ def _mixed(call: Add, guard: Guard, width: int) -> int:
 
 def _forms(subject: Any, axes: tuple[int, ...]) -> tuple[str, ...]:
     if callable(getattr(subject, "embed", None)):
-        return ("embed",)
-    return (*FORMS[2:], FORMS[0]) if axes else FORMS[:1]
+        return ("cells", "embed") if len(axes) == 2 else ("embed",)
+    return ("grid", "image", "call") if axes else ("call",)
 
 
 def _tried(call: Add, guard: Guard, shape: tuple[int, ...]) -> str | None:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from pe_lab.doctor.guard import evaluating, fresh
+from pe_lab.positions import grid
 
 WIDTHS = (32, 64, 16, 128, 512, 768, 256)
 _NAMES = (
     "d_model", "dim", "embed_dim", "embedding_dim", "hidden_size", "hidden_dim",
     "d_embed", "n_embd", "emb_size", "width", "org_channels", "channels", "d",
 )  # fmt: skip
-FORMS = ("call", "embed", "grid", "image")
 
 
 class Add:
@@ -24,8 +24,9 @@ class Add:
 
     Args:
         subject: a copy of the subject.
-        form: "call" is f(x), "embed" is f.embed(x, positions), "grid" takes
-            (B, h, w, d) and "image" (B, d, h, w).
+        form: "call" is f(x), "embed" is f.embed(x, positions), "cells" the same with
+            a row and a column for each, "grid" takes (B, h, w, d) and "image"
+            (B, d, h, w).
         axes: (h, w) of a grid, or ().
         batch_first: whether f takes (B, L, d), not (L, B, d).
         training: whether it is called in training mode.
@@ -52,8 +53,9 @@ class Add:
 
     def _formed(self, x: Tensor, **more: Any) -> Tensor:
         shape = x.shape
-        if self.form == "embed":
-            more.setdefault("positions", torch.arange(shape[1], device=x.device))
+        if self.form in ("embed", "cells"):
+            ids = torch.arange(shape[1]) if self.form == "embed" else grid(*self.axes)
+            more.setdefault("positions", ids.to(x.device))
             return self.subject.embed(x, **more)
         if self.form in ("grid", "image"):
             x = x.reshape(shape[0], *self.axes, shape[2])
@@ -123,7 +125,7 @@ def tensors_of(part: Any) -> Iterator[tuple[str, Tensor, str]]:
 
 def arguments(subject: Any, form: str) -> tuple[str, ...]:
     """Names of what it can be told besides x."""
-    target = subject.embed if form == "embed" else subject
+    target = subject.embed if form in ("embed", "cells") else subject
     target = target.forward if isinstance(target, nn.Module) else target
     try:
         names = list(inspect.signature(target).parameters)

@@ -18,7 +18,7 @@ from pe_lab.doctor.mutants import Healthy, Mutant
 from pe_lab.encodings.base import NoPE
 from pe_lab.encodings.learned import Learned
 from pe_lab.encodings.sinusoidal import Sinusoidal, sinusoidal
-from pe_lab.encodings.sinusoidal_grid import axial_sinusoidal
+from pe_lab.encodings.sinusoidal_grid import AxialSinusoidal, axial_sinusoidal
 from pe_lab.positions import grid
 
 D, ROWS = 32, 600
@@ -467,6 +467,8 @@ HEALTHY = (
     _well("Learned, offset 2", lambda: Learned(64, D, offset=2), {"scheme": "learned"}),
     _well("NoPE", NoPE, {"scheme": "none"}),
     _well("a grid", lambda: _Grid(grid), {"scheme": "axial", "axes": "row first"}, _GRID),
+    _well("AxialSinusoidal", _once(AxialSinusoidal, d_model=D), {"scheme": "axial", "axes": "row first"}, _GRID),
+    _well("Learned, on a grid", lambda: Learned(45, D), {"scheme": "learned"}, _GRID),
     _well("a grid, column first", lambda: _Grid(lambda h, w: grid(h, w).flip(-1)), {"axes": "column first"}, _GRID),
     *_peers(),
 )  # fmt: skip
