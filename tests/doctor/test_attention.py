@@ -11,7 +11,6 @@ from pe_lab.doctor import diagnose
 from pe_lab.doctor.confusion import Outcome, rates
 from pe_lab.doctor.guard import Guard, fresh
 from pe_lab.doctor.mutants import Mutant, healthy, mutants
-from pe_lab.doctor.mutants.attention import Multiplied
 from pe_lab.doctor.mutants.toy import Attend
 from pe_lab.doctor.sequence import gap, loud, modules_of, recognise
 
@@ -57,13 +56,13 @@ def test_rates_of_the_whole_catalogue():
     assert found["false alarms"] == 0
 
 
-def test_quiet_weights_do_not_hide_a_bug():
-    """Weights of 1e-3 make attention a plain mean; the copy with loud ones does not."""
-    layer = Multiplied()
+def test_quiet_weights_do_not_hide_the_scheme():
+    """Weights of 1e-3 make attention a plain mean, whatever turns queries and keys."""
+    layer = Attend("rope")
     with torch.no_grad():
         for p in layer.parameters():
             p.mul_(1e-3)
-    assert diagnose(layer, kind="attention").findings[0].check == "D-CAUSAL"
+    assert diagnose(layer, kind="attention").identity["scheme"] == "relative"
 
 
 def test_loud_keeps_weights_that_are_loud():

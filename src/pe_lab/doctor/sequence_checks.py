@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-from pe_lab.doctor.sequence_order import (
-    check_causal,
-    check_layers,
-    check_mode,
-    check_order,
-    check_rows,
-    check_shift,
-    identify,
-)
+from pe_lab.doctor.sequence_identity import identify
+from pe_lab.doctor.sequence_order import check_layers, check_order, check_shift
+from pe_lab.doctor.sequence_range import check_dtype, check_length, check_scale
 from pe_lab.doctor.sequence_rows import check_packing, check_padding
-from pe_lab.doctor.sequence_runs import (
-    check_cache,
-    check_dtype,
-    check_history,
-    check_length,
-    check_scale,
-)
+from pe_lab.doctor.sequence_runs import check_cache, check_history
+from pe_lab.doctor.sequence_sight import check_causal, check_mode, check_rows
 
 CHECKS = (
     check_mode,
