@@ -63,6 +63,7 @@ def test_forms_and_orders_are_recognised():
 def test_what_is_no_bias_is_refused_in_words():
     """Tables, rotations, and biases that read tokens."""
     assert "table" in recognised(pe_lab.sinusoidal)
+    assert "table" in recognised(torch.eye)
     assert "queries and keys" in recognised(pe_lab.Shaw(8, 4), num_heads=2)
     assert isinstance(recognised(pe_lab.RoPE(8)), str)
     assert isinstance(recognised(nn.Linear(3, 3)), str)

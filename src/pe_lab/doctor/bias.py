@@ -153,13 +153,25 @@ def _checked(
     if found.heads > 1 or "num_heads" in options:
         return found
     for size in (8, 5, 3):
-        raw = guard.call(found(fresh(subject)), *_asked(found.form, size, size))
-        bias = arrange(raw, found, size, size)
-        if not isinstance(bias, Failure):
+        few, all_ = (
+            arrange(
+                guard.call(found(fresh(subject)), *_asked(found.form, q, size)),
+                found, q, size,
+            )
+            for q in (2, size)
+        )  # fmt: skip
+        if not isinstance(all_, Failure):
             break
-    if isinstance(bias, Failure):
-        return str(bias)
-    return found if _of_distance(bias) else _MAYBE_TABLE
+    if isinstance(all_, Failure):
+        return str(all_)
+    # the last rows of a table are not those of a shorter one, a bias's are
+    last = isinstance(few, Failure) or _near(centred(few), centred(all_)[:, -2:])
+    return found if last and _of_distance(all_) else _MAYBE_TABLE
+
+
+def _near(a: Tensor, b: Tensor) -> bool:
+    shown = a.isfinite() & b.isfinite()
+    return bool(((a - b)[shown].abs() <= 1e-2 * b[shown].abs().max()).all())
 
 
 def _blind(subject: Any, found: Reading, guard: Guard) -> bool:
@@ -176,7 +188,7 @@ def _blind(subject: Any, found: Reading, guard: Guard) -> bool:
 
 
 def _of_distance(bias: Tensor) -> bool:
-    level = centred(bias)
+    level = centred(bias)  # a mask above the diagonal is not looked at
     size = level.shape[-1]
     spread = float((level.amax() - level.amin()).abs())
     diagonals = [level.diagonal(o, 1, 2) for o in range(1 - size, 1)]

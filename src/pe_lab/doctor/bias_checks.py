@@ -150,6 +150,11 @@ def check_finite(patient: Patient) -> Verdict:
         )
         mend = "Hide where the key's position is above the query's."
         return found(patient, "D-BIAS", "wrong", message, mend)
+    ahead, behind = seen.hidden[0], seen.hidden[-1]
+    if len(ahead) > 3 and bool(ahead[2]) and not bool(ahead[1] | behind.any()):
+        message = "The mask in it hides later keys from the second on, not the first."
+        mend = "Hide every key whose position is above the query's: triu(1)."
+        return found(patient, "D-BIAS", "risky", message, mend)
     return Passed("D-BIAS", "every number is finite, or a mask")
 
 

@@ -541,6 +541,18 @@ MUTANTS = (
         "1×1: −∞",
     ),
     _mutant(
+        "its mask shows one later key",
+        lambda: lambda q, k: _linear(q, k).masked_fill(_gaps(q, k) < -1, -math.inf),
+        "D-BIAS",
+        "2×2: (0, 1) is +½, right −∞",
+    ),
+    _mutant(
+        "another slope beyond 512 keys",
+        lambda: lambda q, k: _both_ways(q, k) * min(1, 512 / k),
+        "D-LEN D-CACHE",
+        "1024 keys: half the slope",
+    ),
+    _mutant(
         "divided by the length",
         lambda: _of_length,
         "D-CACHE",
