@@ -13,8 +13,10 @@ import pkgutil
 
 from .cases import case
 from .engine import Exercise, Mistake, Verdict, judge
+from .examined import Examined
 
 __all__ = [
+    "Examined",
     "Exercise",
     "Mistake",
     "Verdict",

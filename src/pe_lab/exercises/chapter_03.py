@@ -12,6 +12,7 @@ from pe_lab.encodings.sinusoidal import sinusoidal
 from pe_lab.frequencies import inv_freq
 
 from .engine import Exercise, Mistake
+from .examined import Examined
 
 # One entry of the table
 
@@ -45,6 +46,17 @@ def _entry_sines(position: float, channel: int, d_model: int) -> float:
     return math.sin(position * 10000 ** (-2 * (channel // 2) / d_model))
 
 
+def _filled(entry: Callable[[int, int, int], float]) -> Callable[[int, int], Tensor]:
+    """The table whose entries a function gives."""
+
+    def table(length: int, d_model: int) -> Tensor:
+        rows = [[entry(p, c, d_model) for c in range(d_model)] for p in range(length)]
+        return torch.tensor(rows, dtype=torch.float64)
+
+    return table
+
+
+_PAPER = {"d_model": 16, "expected": {"order": "interleaved", "base": 1e4}}
 ENTRY = Exercise(
     id="03-entry",
     title="One entry of any table",
@@ -52,6 +64,7 @@ ENTRY = Exercise(
     reference=_entry,
     probes=((3, 2, 8), (5, 7, 8), (0, 1, 4), (10, 4, 6), (7, 0, 4), (100, 301, 512)),
     praise="Every table of this chapter is this function, called once for each cell.",
+    examined=Examined("table", _filled, _PAPER),
     mistakes=(
         Mistake(
             "a frequency for each channel",
@@ -301,6 +314,11 @@ def _exact_table(positions: Tensor, d_model: int) -> Tensor:
 _Table = Callable[[Tensor, int], Tensor]
 
 
+def _counted(table: _Table) -> Callable[[int, int], Tensor]:
+    """A table of positions as a table of so many rows."""
+    return lambda length, d_model: table(torch.arange(length), d_model)
+
+
 def _worst(table: _Table, positions: Tensor) -> float:
     """The largest error against float64, over every entry."""
     exact = sinusoidal(positions, _WIDTH, dtype=torch.float64)
@@ -368,6 +386,7 @@ ACCURATE = Exercise(
     need="A table (positions, d_model), pairs side by side, within 1e-7 of the exact "
     "value at every position up to ten million.",
     praise="One rounding, at the very end: that is all the accuracy float32 has.",
+    examined=Examined("table", _counted, _PAPER),
     mistakes=(
         Mistake(
             "wrong from the start",

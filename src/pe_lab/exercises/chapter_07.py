@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -10,6 +11,7 @@ from torch import Tensor
 from pe_lab.encodings.sinusoidal import sinusoidal
 
 from .engine import Exercise, Mistake
+from .examined import Examined
 
 
 def _rows(count: int, width: int, seed: int, std: float = 1.0) -> Tensor:
@@ -47,6 +49,16 @@ def _join_divided(words: Tensor) -> Tensor:
     return words + _table(*words.shape) / math.sqrt(words.shape[1])
 
 
+def _texts(join: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """join, for one text, as a module for several."""
+    return lambda x: torch.stack([join(words) for words in x])
+
+
+_JOINED = {
+    "d_model": 32,
+    "embedding_std": 32**-0.5,
+    "expected": {"order": "interleaved", "base": 1e4},
+}
 JOIN = Exercise(
     id="07-join",
     title="The sum, with its factor",
@@ -54,6 +66,7 @@ JOIN = Exercise(
     reference=_join,
     probes=((_rows(3, 8, 0, 8**-0.5),), (_rows(7, 32, 1, 32**-0.5),)),
     praise="Words and places now have second moments 1 and 1/2 in every channel.",
+    examined=Examined("add", _texts, _JOINED),
     mistakes=(
         Mistake(
             "the factor is forgotten",

@@ -3,7 +3,8 @@
 An exercise is data: what is right (`reference`), the calls on which a function is tried
 (`probes`), and the `mistakes` that readers make, each a wrong answer with a sentence on
 what it most likely means. A wrong answer is compared with those first; what is left is
-named by the checks of `compare`: a sign, a factor, a shift, an axis, a dtype.
+named by the doctor, if the exercise says as what it is examined, or by the checks of
+`compare`: a sign, a factor, a shift, an axis, a dtype.
 
 Nothing that an answer does is passed on: exceptions become verdicts, the answer and the
 arguments are copied, random states and torch's defaults are put back.
@@ -26,6 +27,7 @@ import torch
 from torch import Tensor
 
 from .compare import Finding, Pair, diagnose
+from .examined import Examined
 from .values import (
     Leaf,
     Leaves,
@@ -122,6 +124,7 @@ class Exercise:
             copies and gives such tensors.
         need: with `accepts`, a sentence that says what a right answer is.
         praise: a sentence for a right answer: what it shows, where it is used.
+        examined: as what the doctor looks at an answer that fits no known mistake.
 
     Raises:
         ValueError: for what does not fit together, with the mend.
@@ -142,6 +145,7 @@ class Exercise:
     accepts: Callable[[Any], bool] | None = None
     need: str = ""
     praise: str = ""
+    examined: Examined | None = None
 
     def __post_init__(self) -> None:
         for wrong, sentence in self._slips():
@@ -169,6 +173,10 @@ class Exercise:
             "without probes, a mistake needs a `test`.",
         )
         yield len(set(kinds)) < len(kinds), f"two verdicts of one name: {kinds}."
+        yield (
+            self.examined is not None and not function,
+            "only a function can be `examined`.",
+        )
 
     @property
     def asks_function(self) -> bool:
@@ -281,7 +289,16 @@ def _find(exercise: Exercise, answer: Any) -> Finding:
     for mistake, outcomes in exercise.foreseen:
         if _agree(got, outcomes, exercise.tolerance):
             return Finding(mistake.kind, mistake.message)
-    return _trouble(exercise, answer, got) or _numeric(exercise, got)
+    return (
+        _trouble(exercise, answer, got)
+        or _examined(exercise, answer)
+        or _numeric(exercise, got)
+    )
+
+
+def _examined(exercise: Exercise, answer: Any) -> Finding | None:
+    """What the doctor says, where the exercise asks it."""
+    return exercise.examined.finding(answer) if exercise.examined else None
 
 
 def _wrong_type(exercise: Exercise, answer: Any) -> Finding | None:
@@ -318,7 +335,8 @@ def _find_by_property(exercise: Exercise, answer: Any) -> Finding:
     for mistake, outcomes in exercise.foreseen:
         if _agree(exercise.outcomes(answer), outcomes, exercise.tolerance):
             return Finding(mistake.kind, mistake.message)
-    return trouble or Finding("not what is asked", exercise.need)
+    named = trouble or _examined(exercise, answer)
+    return named or Finding("not what is asked", exercise.need)
 
 
 def _only_leaf(exercise: Exercise) -> Leaves | None:
