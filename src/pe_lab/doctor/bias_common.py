@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import wraps
 
@@ -65,6 +66,8 @@ def small(patient: Patient) -> int:
 
 def apart(a: Tensor, b: Tensor) -> float:
     """The largest difference of two biases, of the size of the second, masks apart."""
+    if a.shape != b.shape:
+        return math.inf
     a, b = (t.masked_fill((a < -1e4) | (b < -1e4), 0.0) for t in (a, b))
     return float((a - b).abs().max() / b.abs().max().clamp(min=1e-30))
 

@@ -327,7 +327,7 @@ def _sized(
             if isinstance(out, Failure):
                 why = str(out)
                 continue
-            fits = out.dim() == 3 and out.shape[:2] == (2, length)
+            fits = out.dim() == 3 and out.shape[:2] == (2, length) and out.numel()
             if fits and (plan.kind == "model" or out.shape[2] == width):
                 return trial
             why = f"of {tuple(x.shape)} it gives {tuple(out.shape)}"
