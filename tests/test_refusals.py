@@ -110,6 +110,8 @@ CALLS = {
     "two_stream_attention": (pe_lab.two_stream_attention, {"attend": pe_lab.MultiHeadAttention(8, 2), "h": x, "g": x, "masks": pe_lab.stream_masks(ids), "targets": ids, "encoding": None, "positions": ids, "memory": None}),
     "TwoStreamTransformer": (pe_lab.TwoStreamTransformer, {"vocab_size": 5, "d_model": 8, "num_heads": 2, "num_layers": 1, "encoding": None, "d_ff": 8, "norm": "post", "dropout": 0.0}),
     "streams": (pe_lab.TwoStreamTransformer(5, 8, 2, 1).streams, {"ids": ids[None], "order": ids, "predict": 2, "joint_context": True, "positions": ids, "mask": mask, "memory": None}),
+    "diagnose": (pe_lab.diagnose, {"subject": pe_lab.alibi_slopes, "kind": "slopes", "seconds": 5.0}),
+    "hf.Note": (pe_lab.hf.Note, {"text": "a note", "sort": "ignored", "severity": "risky", "key": "factor"}),
     "hf.from_config": (pe_lab.hf.from_config, {"config": {"model_type": "llama", "head_dim": 8, "rope_theta": 1e4, "num_hidden_layers": 2}, "layer": 1, "length": 9, "part": "encoder"}),
     "desiderata": (pe_lab.desiderata, {"encoding": pe_lab.NoPE(), "d_model": 32, "num_heads": 2}),
     "seed": (pe_lab.seed, {"value": 1}),
