@@ -165,11 +165,11 @@ def check_mscale(patient: Patient) -> list[Verdict]:
 def check_lists(patient: Patient) -> list[Verdict]:
     """LongRoPE's lists have a factor for each pair, the long ones the larger."""
     keys = turning(patient)
-    given = [] if keys is None else list(lists(keys))
+    given = {} if keys is None else dict(lists(keys))
     if keys is None or not given:
         return [NotApplicable("D-CONFIG", "there are no lists of factors")]
     problems, pairs = Problems(patient, "D-CONFIG"), _pairs(keys)
-    missing = {"short_factor", "long_factor"} - {name for name, _ in given}
+    missing = {"short_factor", "long_factor"} - given.keys()
     for name in sorted(missing if tried(rope_type, keys) == "longrope" else ()):
         problems.add(
             "wrong",
@@ -177,34 +177,36 @@ def check_lists(patient: Patient) -> list[Verdict]:
             "and the other beyond.",
             f"Copy {name} from the config that came with the weights.",
         )
-    for name, factors in given:
-        if not isinstance(factors, list | tuple) or not all(map(is_number, factors)):
-            problems.add(
-                "wrong", f"{name} is no list of numbers.", "Write one per pair."
-            )
-        elif pairs is not None and len(factors) != pairs:
-            problems.add(
-                "wrong",
-                f"{name} has {len(factors)} factors for the {pairs} pairs that turn.",
-                "Write one factor for each pair, the fastest first.",
-                float(len(factors)),
-            )
-        elif min(factors) <= 0:
-            problems.add(
-                "wrong",
-                f"{name} holds {min(factors):g}; frequencies are divided by factors.",
-                "Factors are above 0, and mostly at least 1.",
-            )
-    found = dict(given)
-    if not problems.found and len(found) == 2:
-        short, long = (sum(found[name]) for name in ("short_factor", "long_factor"))
-        if short > long:
-            problems.add(
-                "risky",
-                "short_factor slows down more than long_factor: they look exchanged.",
-                "Give long texts the larger factors.",
-            )
+    for name, factors in given.items():
+        _look_at_list(problems, name, factors, pairs)
+    ordered = problems.found or len(given) < 2
+    if not ordered and sum(given["short_factor"]) > sum(given["long_factor"]):
+        problems.add(
+            "risky",
+            "short_factor slows down more than long_factor: they look exchanged.",
+            "Give long texts the larger factors.",
+        )
     return problems.or_passed("there is a factor for each pair")
+
+
+def _look_at_list(
+    problems: Problems, name: str, factors: Any, pairs: int | None
+) -> None:
+    if not isinstance(factors, list | tuple) or not all(map(is_number, factors)):
+        problems.add("wrong", f"{name} is no list of numbers.", "Write one per pair.")
+    elif not factors or len(factors) != (pairs or len(factors)):
+        problems.add(
+            "wrong",
+            f"{name} has {len(factors)} factors for the {pairs or 'many'} pairs that turn.",
+            "Write one factor for each pair, the fastest first.",
+            float(len(factors)),
+        )
+    elif min(factors) <= 0:
+        problems.add(
+            "wrong",
+            f"{name} holds {min(factors):g}; frequencies are divided by factors.",
+            "Factors are above 0, and mostly at least 1.",
+        )
 
 
 def _pairs(keys: Config) -> int | None:

@@ -33,8 +33,14 @@ def check_width(patient: Patient) -> list[Verdict]:
     keys = turning(patient)
     if keys is None:
         return [NotApplicable("D-DIM", "it does not rotate, or cannot be read")]
-    problems, dim = Problems(patient, "D-DIM"), head_dim(keys)
-    share, channels = share_of(keys), keys.get("rotary_dim")
+    problems = Problems(patient, "D-DIM")
+    _look_at_width(problems, keys)
+    return problems.or_passed("an even number of a head's channels turns")
+
+
+def _look_at_width(problems: Problems, keys: Config) -> None:
+    dim, share = head_dim(keys), share_of(keys)
+    channels = keys.get("rotary_dim")
     if share is not None and not 0 <= share <= 1:
         problems.add(
             "wrong",
@@ -57,7 +63,6 @@ def check_width(patient: Patient) -> list[Verdict]:
             "Choose hidden_size and num_attention_heads so that head_dim is even.",
             float(dim),
         )
-    return problems.or_passed("an even number of a head's channels turns")
 
 
 def check_lengths(patient: Patient) -> list[Verdict]:
@@ -65,23 +70,9 @@ def check_lengths(patient: Patient) -> list[Verdict]:
     keys = turning(patient)
     if keys is None:
         return [NotApplicable("D-CONFIG", "it does not rotate, or cannot be read")]
-    problems, longest = Problems(patient, "D-CONFIG"), keys.get("max_length")
+    problems = Problems(patient, "D-CONFIG")
     for block in blocks(keys).values():
-        trained = keys.get(LENGTH) or block.rope.get(LENGTH)
-        if is_number(trained) and is_number(longest) and longest < trained:
-            problems.add(
-                "risky",
-                f"{keys.name('max_length')} {longest} is below the trained length "
-                f"{trained}: code that divides the two shrinks, instead of extending.",
-                f"Write the extended length, or delete the rule for up to {trained}.",
-            )
-        elif trained == longest and trained is not None and _differ(block):
-            problems.add(
-                "risky",
-                f"The trained length {trained} is that of the longest texts, so that "
-                "long_factor, which differs from short_factor, is never used.",
-                f"Write in {LENGTH} the length before the extension.",
-            )
+        _look_at_lengths(problems, keys, block)
     kinds, count = keys.get("layer_types"), keys.get("num_layers")
     if isinstance(kinds, list | tuple) and count not in (None, len(kinds)):
         problems.add(
@@ -90,6 +81,25 @@ def check_lengths(patient: Patient) -> list[Verdict]:
             "Name every layer.",
         )
     return problems.or_passed("lengths grow, and every layer is named")
+
+
+def _look_at_lengths(problems: Problems, keys: Config, block: Config) -> None:
+    longest = keys.get("max_length")
+    trained = keys.get(LENGTH) or block.rope.get(LENGTH)
+    if is_number(trained) and is_number(longest) and longest < trained:
+        problems.add(
+            "risky",
+            f"{keys.name('max_length')} {longest} is below the trained length "
+            f"{trained}: code that divides the two shrinks, instead of extending.",
+            f"Write the extended length, or delete the rule for up to {trained}.",
+        )
+    elif trained == longest and trained is not None and _differ(block):
+        problems.add(
+            "risky",
+            f"The trained length {trained} is that of the longest texts, so that "
+            "long_factor, which differs from short_factor, is never used.",
+            f"Write in {LENGTH} the length before the extension.",
+        )
 
 
 def _differ(block: Config) -> bool:
