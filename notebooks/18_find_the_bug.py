@@ -130,7 +130,7 @@ print("both converted, equal:", close(scores(port, *moved), right))
 # ## Seven places to hide
 #
 # We collected 67 such bugs from public reports; the {ref}`ch-bug-index` has all of them.
-# Nearly all had passed a test.
+# Each of them works somewhere, and that is how it got in.
 # Sorted by what the test *did not vary*, they fall into seven families.
 # The rest of this chapter visits each, with a live specimen.
 #
@@ -874,8 +874,8 @@ except RuntimeError:
 # | No large uniform areas | no | slow channels are uniform over a short text ● |
 # | Position and channel exchanged give stripes with all positions alike | partly | two constant columns; the tell-tale is the order of speeds ● |
 # | A heat map shows that time stamps were used as positions | no | it shows the table, not the ids; print the ids |
-# | Some heads look one token back, and die when the table is zeroed | yes, in the one released encoder we measured | before you blame the code, zero the table and look |
-# | Early layers look at places, deep ones at meaning | yes, in the same encoder | no law: one model |
+# | Some heads look one token back, and die when the table is zeroed | for a released encoder, yes (not run here) | zero the table and look at your model |
+# | Early layers look at places, deep ones at meaning | for the same encoder, yes (not run here) | one model is no law |
 # | **Testing** | | |
 # | Map [A, B, C] to [0, 1, 2] | no | shuffle the tokens ● |
 # | `gradcheck` for learned tables | no | `.grad` after `backward`, row by row ● |
@@ -938,18 +938,18 @@ print("bfloat16: spacing", torch.finfo(torch.bfloat16).eps, "rounding", 2**-8)
 #
 # | You see | Measure first | Check |
 # |---|---|---|
-# | loss falls, but late | the two parts of the input sum | D-SCALE |
-# | order of words does not matter | shuffle tokens, then texts | D-ORDER |
-# | a ported checkpoint writes gibberish | which two channels mix, in which sign | D-LAYOUT |
-# | short texts fine, long ones not | angles at thousands; the trained length | D-LONG, D-BASE, D-LEN |
-# | first token fine, then repetition | one step against the full pass | D-CACHE |
-# | batches worse than single texts | a padded row against the row alone | D-PAD, D-BATCH |
-# | packed training worse than padded | two documents against each alone | D-PACK |
-# | second request wrong, restart helps | short, long, short again | D-HISTORY |
-# | 16 bits worse than 32 | angles after every cast | D-DTYPE |
-# | NaN or noise after loading | frequencies after a load without data | D-STATE |
-# | text fine, images wrong | a grid that is not square | D-GRID, D-LAYOUT |
-# | a config that "works" | base and rule, fitted from the outputs | D-BASE, D-CONFIG |
+# | loss falls, but late | the two parts of the input sum | `D-SCALE` |
+# | order of words does not matter | shuffle tokens, then texts | `D-ORDER` |
+# | a ported checkpoint writes gibberish | which two channels mix, in which sign | `D-LAYOUT` |
+# | short texts fine, long ones not | angles at thousands; the trained length | `D-LONG`, `D-BASE`, `D-LEN` |
+# | first token fine, then repetition | one step against the full pass | `D-CACHE` |
+# | batches worse than single texts | a padded row against the row alone | `D-PAD`, `D-BATCH` |
+# | packed training worse than padded | two documents against each alone | `D-PACK` |
+# | second request wrong, restart helps | short, long, short again | `D-HISTORY` |
+# | 16 bits worse than 32 | angles after every cast | `D-DTYPE` |
+# | NaN or noise after loading | frequencies after a load without data | `D-STATE` |
+# | text fine, images wrong | a grid that is not square | `D-GRID`, `D-LAYOUT` |
+# | a config that "works" | base and rule, fitted from the outputs | `D-BASE`, `D-CONFIG` |
 
 # %% [markdown]
 # (sec-bugs-checks)=
@@ -960,35 +960,35 @@ print("bfloat16: spacing", torch.finfo(torch.bfloat16).eps, "rounding", 2**-8)
 #
 # | Check | What it measures | So it does not look only at | Chapter |
 # |---|---|---|---|
-# | D-SHIFT | scores when all positions are shifted, in the subject's own dtype | position 0 | {ref}`ch-score` |
-# | D-NORM | length of every pair after turning, and gains | position 0 | {ref}`ch-rotate` |
-# | D-LAYOUT | which two channels mix, in which sense, with which partner table | position 0 | {ref}`ch-rotate` |
-# | D-DIM | which channels move, and the speed of each pair | the tables | {ref}`ch-rotate` |
-# | D-BASE | speed of every pair, fitted to a base and a scaling rule | short texts | {ref}`ch-tables` |
-# | D-OFFSET | which row the first position reads | differences of rows | {ref}`ch-tables` |
-# | D-LONG | angles at large positions, against exact ones | short texts | {ref}`ch-tables` |
-# | D-LEN | positions at, past and far past a table; negative ones | lengths that fit | {ref}`ch-tables` |
-# | D-ORDER | shuffled tokens, shuffled texts, heads at one position | squares | {ref}`ch-break` |
-# | D-CAUSAL | whether a late token changes an early output | one token | {ref}`ch-break` |
-# | D-LAYER | the same questions to each layer | the first layer | {ref}`ch-break` |
-# | D-CACHE | one token at a time, against the full pass | the full pass | {ref}`ch-bugs` |
-# | D-HISTORY | short, long, short again; wide after narrow | the first call | {ref}`ch-bugs` |
-# | D-BATCH | a row alone, against the row among others | a batch of one | {ref}`ch-bugs` |
-# | D-PAD | a padded row, against the row without padding | rows of one length | {ref}`ch-bugs` |
-# | D-PACK | two documents in one row, against each alone | one document | {ref}`ch-bugs` |
-# | D-DTYPE | 16-bit inputs, casts, autocast, default dtypes | float32 | {ref}`ch-bugs` |
-# | D-STATE | buffers, gradients, aliases, inference mode, loading | this path | {ref}`ch-bugs` |
-# | D-MODE | train and eval mode | eval mode | {ref}`ch-add` |
-# | D-EXPORT | lengths other than that of the trace | the traced length | {ref}`ch-bugs` |
-# | D-ALIGN | rows of a bias when there are more keys than queries | equal lengths | {ref}`ch-bugs` |
-# | D-BIAS | slopes, buckets, clipping, sign, symmetry, alignment | equal lengths, powers of two | {ref}`ch-bugs` |
-# | D-GRID | row code against rows, column code against columns | squares | {ref}`ch-bugs` |
-# | D-SHAPE | odd widths, L = H, axes of other numbers | even sizes | {ref}`ch-tables` |
-# | D-SCALE | size of the word's part and of the place's part; dropout | the loss | {ref}`ch-add` |
-# | D-CONFIG | keys that are missing, ignored, contradictory | defaults | {ref}`ch-bugs` |
-# | D-INPUT | whether the input is written into | the output | {ref}`ch-bugs` |
-# | D-GRAD | who gets a gradient, row by row | values | {ref}`ch-bugs` |
-# | D-TIME | whether the time sufficed |  |  |
+# | `D-SHIFT` | scores when all positions are shifted, in the subject's own dtype | position 0 | {ref}`ch-score` |
+# | `D-NORM` | length of every pair after turning, and gains | position 0 | {ref}`ch-rotate` |
+# | `D-LAYOUT` | which two channels mix, in which sense, with which partner table | position 0 | {ref}`ch-rotate` |
+# | `D-DIM` | which channels move, and the speed of each pair | the tables | {ref}`ch-rotate` |
+# | `D-BASE` | speed of every pair, fitted to a base and a scaling rule | short texts | {ref}`ch-tables` |
+# | `D-OFFSET` | which row the first position reads | differences of rows | {ref}`ch-tables` |
+# | `D-LONG` | angles at large positions, against exact ones | short texts | {ref}`ch-tables` |
+# | `D-LEN` | positions at, past and far past a table; negative ones | lengths that fit | {ref}`ch-tables` |
+# | `D-ORDER` | shuffled tokens, shuffled texts, heads at one position | squares | {ref}`ch-break` |
+# | `D-CAUSAL` | whether a late token changes an early output | one token | {ref}`ch-break` |
+# | `D-LAYER` | the same questions to each layer | the first layer | {ref}`ch-break` |
+# | `D-CACHE` | one token at a time, against the full pass | the full pass | {ref}`ch-bugs` |
+# | `D-HISTORY` | short, long, short again; wide after narrow | the first call | {ref}`ch-bugs` |
+# | `D-BATCH` | a row alone, against the row among others | a batch of one | {ref}`ch-bugs` |
+# | `D-PAD` | a padded row, against the row without padding | rows of one length | {ref}`ch-bugs` |
+# | `D-PACK` | two documents in one row, against each alone | one document | {ref}`ch-bugs` |
+# | `D-DTYPE` | 16-bit inputs, casts, autocast, default dtypes | float32 | {ref}`ch-bugs` |
+# | `D-STATE` | buffers, gradients, aliases, inference mode, loading | this path | {ref}`ch-bugs` |
+# | `D-MODE` | train and eval mode | eval mode | {ref}`ch-add` |
+# | `D-EXPORT` | lengths other than that of the trace | the traced length | {ref}`ch-bugs` |
+# | `D-ALIGN` | rows of a bias when there are more keys than queries | equal lengths | {ref}`ch-bugs` |
+# | `D-BIAS` | slopes, buckets, clipping, sign, symmetry, alignment | equal lengths, powers of two | {ref}`ch-bugs` |
+# | `D-GRID` | row code against rows, column code against columns | squares | {ref}`ch-bugs` |
+# | `D-SHAPE` | odd widths, L = H, axes of other numbers | even sizes | {ref}`ch-tables` |
+# | `D-SCALE` | size of the word's part and of the place's part; dropout | the loss | {ref}`ch-add` |
+# | `D-CONFIG` | keys that are missing, ignored, contradictory | defaults | {ref}`ch-bugs` |
+# | `D-INPUT` | whether the input is written into | the output | {ref}`ch-bugs` |
+# | `D-GRAD` | who gets a gradient, row by row | values | {ref}`ch-bugs` |
+# | `D-TIME` | whether the time sufficed |  |  |
 
 # %% [markdown]
 # ## How good is the doctor?
@@ -1020,7 +1020,7 @@ for kind in dict.fromkeys(o.kind for o in outcomes):
 # Both can be bought by crying wolf, so the healthy patients count as much: both orders of sinusoids, xPos, gains, partial rotations, learned tables.
 # In {numref}`fig-bugs-confusion` the mutants of each check stand in a row, and the columns say what the first finding was.
 
-# %% mystnb={"figure": {"name": "fig-bugs-confusion", "caption": "Mutants by the check that names their bug (rows) and by the check of the doctor's first finding (columns), as shares of each row. A bug with several right names counts where it was named."}, "image": {"alt": "A square heat map with a dark diagonal and few pale cells beside it."}}
+# %% mystnb={"figure": {"name": "fig-bugs-confusion", "caption": "Mutants by the check that names their bug (rows) and by the check of the doctor's first finding (columns): numbers, coloured by the share of the row. A bug with several right names counts where it was named."}, "image": {"alt": "A square heat map with a dark diagonal and few pale cells beside it."}}
 naming = {(m.kind, m.name): m.checks for m in pe_lab.doctor.mutants.mutants()}
 pairs = Counter()
 for o in outcomes:
@@ -1031,7 +1031,10 @@ rows_of = sorted({name for name, _ in pairs})
 columns = rows_of + sorted({first for _, first in pairs} - set(rows_of))
 counts = torch.tensor([[pairs[r, c] for c in columns] for r in rows_of]).double()
 with plots.figure(size=(6.8, 6.0)) as (fig, ax):
-    ax.imshow(counts / counts.sum(dim=1, keepdim=True), cmap="Purples")
+    shares = counts / counts.sum(dim=1, keepdim=True)
+    ax.imshow(shares, cmap="Purples", vmax=1.6)
+    for r, c in counts.nonzero().tolist():
+        ax.text(c, r, int(counts[r, c]), ha="center", va="center", fontsize=8)
     ax.set_xticks(range(len(columns)), columns, rotation=90)
     ax.set_yticks(range(len(rows_of)), rows_of)
     ax.set(xlabel="first finding", ylabel="the bug")

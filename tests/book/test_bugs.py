@@ -68,6 +68,12 @@ def test_every_hiding_place_and_family_has_bugs_and_its_place_on_the_page():
     assert shown == [(f["title"], f["family"]) for f in FAMILIES]
 
 
+def test_the_chapter_says_how_many_there_are():
+    (chapter,) = ROOT.glob("notebooks/18_*.py")
+    text = chapter.read_text(encoding="utf-8")
+    assert f"We collected {len(BUGS)} such bugs" in text
+
+
 def test_an_entry_links_its_reports():
     bug = {
         "id": "one",
