@@ -74,7 +74,7 @@ def check_direction(patient: Patient) -> Verdict:
     if name.startswith(("T5", "DeBERTa", "buckets")):
         return _looks_back(patient)
     if not name.startswith(("ALiBi", "KERPLE")):
-        return NotApplicable("D-BIAS", f"a {name} has no sign that must be")
+        return NotApplicable("D-BIAS", f"no sign is wrong for: {name}")
     far = seen.past[:, min(8, seen.past.shape[1] - 1)]
     if bool((far <= 0).all()) and bool((far < 0).any()):
         return _ahead(patient)
@@ -155,7 +155,7 @@ def check_slopes(patient: Patient) -> Verdict:
     """One slope per head, those of the released models."""
     scheme = seen_of(patient).scheme
     if scheme["scheme"] != "ALiBi":
-        return NotApplicable("D-BIAS", f"a {scheme['scheme']} has no slopes")
+        return NotApplicable("D-BIAS", f"no slopes in: {scheme['scheme']}")
     slopes, name = scheme["slopes"], scheme["named"]
     if name.severity is None:
         return Passed("D-BIAS", "the slopes are the released ones", name.value, ROUNDED)
@@ -183,7 +183,7 @@ def check_buckets(patient: Patient) -> Verdict:
     """Boundaries, directions and numbers of buckets."""
     scheme = seen_of(patient).scheme
     if "starts" not in scheme:
-        return NotApplicable("D-BIAS", f"a {scheme['scheme']} has no buckets")
+        return NotApplicable("D-BIAS", f"no buckets in: {scheme['scheme']}")
     sides = [s for s in (scheme["starts"], scheme["ahead"]) if s and len(s) > 1]
     if len(sides) == 2 and sides[0] != sides[1]:
         return _uneven(patient, sides)

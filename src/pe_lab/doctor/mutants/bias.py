@@ -316,6 +316,23 @@ def _relative_shift(q_len: int, k_len: int) -> Tensor:
     return padded.reshape(4, k_len + 1, q_len)[:, 1:].reshape(4, q_len, k_len)
 
 
+def _one_too_far(q_len: int, k_len: int) -> Tensor:
+    gaps = _gaps(q_len, k_len) + (1 if q_len == 1 else 0)
+    return _weights(32)[t5_bucket(-gaps, bidirectional=True)].permute(2, 0, 1)
+
+
+def _old_numbers_above(q_len: int, k_len: int) -> Tensor:
+    """A lower triangle is filled in, into memory that was not empty."""
+    generator = torch.Generator().manual_seed(2)
+    old = torch.rand(64, 2048, generator=generator)[None]
+    if k_len > 64:
+        raise ValueError("at most 64 tokens")
+    gaps = _gaps(q_len, k_len)
+    return torch.where(
+        gaps >= 0, -_slopes() * gaps, old[:, k_len - q_len : k_len, :k_len]
+    )
+
+
 def _kerple_without_abs(q_len: int, k_len: int) -> Tensor:
     return -_slopes() * torch.log1p(0.9 * _gaps(q_len, k_len))
 
@@ -526,6 +543,41 @@ MUTANTS = (
     ),
     _mutant(
         "the same for a row", lambda: _same_for_a_row, "D-BIAS", "2×2: rows of one"
+    ),
+    _mutant(
+        "each head off by its number",
+        lambda: (
+            lambda q, k: torch.stack(
+                [-_slopes()[h] * (_gaps(q, k) - h).abs() for h in range(8)]
+            )
+        ),
+        "D-BIAS",
+        "2×2, head 1: (1, 0) is 0, (1, 1) −¼",
+    ),
+    _mutant(
+        "one token too far while decoding",
+        lambda: _one_too_far,
+        "D-CACHE",
+        "1 query, 2 keys: distances 2, 1; right 1, 0",
+        "microsoft/onnxruntime-genai#2354",
+    ),
+    _mutant(
+        "above the diagonal what was there",
+        lambda: _old_numbers_above,
+        "D-BIAS",
+        "3×3: (0, 2) holds a number of no distance",
+    ),
+    _mutant(
+        "ids counted on from the first",
+        lambda: _counts_on,
+        "D-ALIGN",
+        "ids 0, 5: distance 1, right 5",
+    ),
+    _mutant(
+        "an outer product by matmul",
+        lambda: _outer_by_matmul,
+        "D-DTYPE",
+        "258 tokens under autocast",
     ),
     _mutant("slopes in whole numbers", lambda: _whole_slopes, "D-BIAS", "0 everywhere"),
     _mutant(
