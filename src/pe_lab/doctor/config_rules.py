@@ -197,7 +197,8 @@ def _look_at_list(
     elif not factors or len(factors) != (pairs or len(factors)):
         problems.add(
             "wrong",
-            f"{name} has {len(factors)} factors for the {pairs or 'many'} pairs that turn.",
+            f"{name} has {len(factors)} factors for the {pairs or 'many'} pairs that "
+            "turn.",
             "Write one factor for each pair, the fastest first.",
             float(len(factors)),
         )

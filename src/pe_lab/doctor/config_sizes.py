@@ -114,12 +114,13 @@ def check_names(patient: Patient) -> list[Verdict]:
     if keys is None:
         return [NotApplicable("D-CONFIG", "it does not rotate, or cannot be read")]
     problems = Problems(patient, "D-CONFIG")
-    severity = "risky" if keys.model_type in FAMILIES else "note"
+    harmless = {1, *filter(is_number, keys.rope.values.values())}  # said there too
     for name, value in keys.values.items():
         about = name.startswith(("rope", "rotary")) and name not in _READ
         if about and is_number(value):
+            known = keys.model_type in FAMILIES and value not in harmless
             problems.add(
-                severity,
+                "risky" if known else "note",
                 f"{name} {value:g} is read by nobody: the keys of rotations are "
                 "rope_theta, partial_rotary_factor and the rope parameters.",
                 "Write it under one of these names, or delete it.",

@@ -792,6 +792,12 @@ HEALTHY: tuple[Healthy, ...] = (
     ),
     _healthy("gpt-oss 20B", _GPT_OSS, {"scaling": "yarn 32", "base": 150000.0}),
     _healthy(
+        "gpt-oss with OpenAI's own names",
+        _less(_GPT_OSS, "rope_scaling")
+        | {"rope_scaling_factor": 32.0, "rope_ntk_alpha": 1, "rope_ntk_beta": 32},
+        {"base": 150000.0},
+    ),
+    _healthy(
         "OLMo 2",
         _LLAMA2 | {"model_type": "olmo2", "rope_theta": 500000},
         {"base": 500000.0},
