@@ -846,6 +846,7 @@ times = [((s + b) * visible).softmax(-1), (s * visible + b).softmax(-1)]
 apart = (times[0] - times[1]).abs().max()
 print(f"multiplied: weights differ by {apart:.1f}")
 print(f"and the future gets {times[0][0, 1:].sum():.2f} of the first row")
+print("a row that sees nothing:", torch.full((2,), -torch.inf).softmax(0).tolist())
 
 # %%
 pe = pe_lab.sinusoidal(6, 8)
@@ -899,11 +900,12 @@ except RuntimeError:
 # | **Storing** | | |
 # | A buffer follows the model and stays out of the optimizer | yes | ● |
 # | Keep it in a parameter, for caching or for several GPUs | no | it is trained; wrappers broadcast buffers too ● |
-# | Wrappers keep buffers in sync | at the start | per step only if asked to |
+# | Wrappers keep buffers in sync | at the start, and per step where that is on | a table that never changes needs the first alone |
 # | A plain tensor works on one GPU and fails on several | no | it fails as soon as the module moves ● |
 # | Copies on several GPUs drift apart | no | a copy is a copy; recomputing elsewhere is not ● |
 # | Shape (1, L, d) saves copies | no | (L, d) broadcasts alike ● |
-# | Large tables cost real memory, load them in pieces | rarely | compare with the activations; see the cell below |
+# | A table of 8192 rows and 4096 channels takes 128 MB | yes, counted in MiB | see the cell below |
+# | Load large tables in pieces | rarely worth it | compare with the activations |
 # | Three tricks saved more than a gigabyte | implausible | the whole table is smaller than the saving |
 # | Sinusoids are free at run time, learned rows are not | no | cached, they cost the same |
 # | A text past the table exhausts the memory | no | an index error, or a silent clamp ● |
@@ -926,8 +928,8 @@ except RuntimeError:
 # %%
 for length, width in [(8192, 4096), (10_000, 4096)]:
     table = pe_lab.sinusoidal(8, width)
-    megabytes = length * table[0].nbytes / 1e6
-    print(f"{length} × {width}: {megabytes:.0f} MB, in 16 bits {megabytes / 2:.0f}")
+    size = length * table[0].nbytes
+    print(f"{length} × {width}: {size / 1e6:.0f} MB, {size / 2**20:.0f} MiB")
 print("bfloat16: spacing", torch.finfo(torch.bfloat16).eps, "rounding", 2**-8)
 
 # %% [markdown]
@@ -988,6 +990,7 @@ print("bfloat16: spacing", torch.finfo(torch.bfloat16).eps, "rounding", 2**-8)
 # | `D-CONFIG` | keys that are missing, ignored, contradictory | defaults | {ref}`ch-bugs` |
 # | `D-INPUT` | whether the input is written into | the output | {ref}`ch-bugs` |
 # | `D-GRAD` | who gets a gradient, row by row | values | {ref}`ch-bugs` |
+# | `D-ERROR` | whether a check itself stumbled, and over what |  |  |
 # | `D-TIME` | whether the time sufficed |  |  |
 
 # %% [markdown]

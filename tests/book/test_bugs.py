@@ -74,6 +74,14 @@ def test_the_chapter_says_how_many_there_are():
     assert f"We collected {len(BUGS)} such bugs" in text
 
 
+def test_the_chapter_lists_every_check_that_the_doctor_makes():
+    (chapter,) = ROOT.glob("notebooks/18_*.py")
+    table = chapter.read_text(encoding="utf-8").partition("(sec-bugs-checks)=")[2]
+    listed = re.findall(r"(?m)^# \| `(D-[A-Z]+)` \|", table)
+    assert len(set(listed)) == len(listed)
+    assert set(listed) == known_checks() | NOT_YET
+
+
 def test_an_entry_links_its_reports():
     bug = {
         "id": "one",
