@@ -6,7 +6,7 @@ from torch import nn
 
 import pe_lab
 from pe_lab.doctor import diagnose, load
-from pe_lab.doctor.bias_profile import deberta_rule, rounded_up, t5_rule, t5_starts
+from pe_lab.doctor.bias.profile import deberta_rule, rounded_up, t5_rule, t5_starts
 from pe_lab.doctor.confusion import outcomes, rates
 from pe_lab.doctor.guard import Guard
 from pe_lab.doctor.mutants import healthy, mutants

@@ -9,7 +9,7 @@ import torch
 from pe_lab.doctor import peers
 from pe_lab.doctor.confusion import ALARMS
 from pe_lab.doctor.mutants import KINDS
-from pe_lab.doctor.peers_catalogue import PEERS
+from pe_lab.doctor.peers.catalogue import PEERS
 
 torch.set_num_threads(1)
 SHIPPED = json.loads(peers.RESULT.read_text(encoding="utf-8"))

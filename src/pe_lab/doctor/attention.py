@@ -8,7 +8,7 @@ from typing import Any
 from pe_lab.doctor import sequence
 from pe_lab.doctor.guard import Guard
 from pe_lab.doctor.kind import Adapter, Kind
-from pe_lab.doctor.sequence_checks import CHECKS, identify
+from pe_lab.doctor.sequence.checks import CHECKS, identify
 
 
 def recognise(subject: Any, options: Mapping[str, Any], guard: Guard) -> Adapter | str:
