@@ -1035,7 +1035,7 @@ columns = rows_of + sorted({first for _, first in pairs} - set(rows_of))
 counts = torch.tensor([[pairs[r, c] for c in columns] for r in rows_of]).double()
 with plots.figure(size=(6.8, 6.0)) as (fig, ax):
     shares = counts / counts.sum(dim=1, keepdim=True)
-    ax.imshow(shares, cmap="Purples", vmax=1.6)
+    ax.imshow(shares, cmap="Purples", vmax=3)
     for r, c in counts.nonzero().tolist():
         ax.text(c, r, int(counts[r, c]), ha="center", va="center", fontsize=8)
     ax.set_xticks(range(len(columns)), columns, rotation=90)
