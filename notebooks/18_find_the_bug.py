@@ -1558,6 +1558,14 @@ pe_lab.check("18-case-8", verdict)
 # ````
 
 # %% [markdown]
+# Collect your verdicts here in place of the dots, run the cell, and `score` counts them.
+# It says which suspects are named rightly, and not what the others are.
+
+# %%
+verdicts = {1: ..., 2: ..., 3: ..., 4: ..., 5: ..., 6: ..., 7: ..., 8: ...}
+pe_lab.exercises.score(verdicts)
+
+# %% [markdown]
 # `````{exercise} A test that fails when it should ★★
 # :label: ex-18-order
 #

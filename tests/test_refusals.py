@@ -116,6 +116,7 @@ CALLS = {
     "desiderata": (pe_lab.desiderata, {"encoding": pe_lab.NoPE(), "d_model": 32, "num_heads": 2}),
     "seed": (pe_lab.seed, {"value": 1}),
     "exercises.case": (pe_lab.exercises.case, {"number": 3}),
+    "exercises.score": (pe_lab.exercises.score, {"answers": {1: "ladder", 2: None}}),
     "permutation_error": (pe_lab.properties.permutation_error, {"f": torch.nn.Identity(), "x": x, "permutation": ids}),
 }  # fmt: skip
 

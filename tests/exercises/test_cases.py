@@ -67,3 +67,22 @@ def test_several_kinds_and_words_are_asked_for():
 def test_an_unknown_case_is_refused(number):
     with pytest.raises(ValueError, match=r"number needs"):
         pe_lab.exercises.case(number)
+
+
+def test_a_score_says_which_and_not_what():
+    given = {1: "ladder", 2: "size", 3: None, 4: ...}
+    found = pe_lab.exercises.score(given)
+    assert (found.right, found.wrong, found.open) == ((1,), (2,), (3, 4, 5, 6, 7, 8))
+    assert repr(found) == "1 of 8 named; look again at 2; open: 3, 4, 5, 6, 7, 8."
+    assert not any(word in repr(found) for word in cases.WORDS)
+
+
+def test_all_words_make_a_full_score():
+    full = {number: cases.word(number) for number in cases.numbers()}
+    assert repr(pe_lab.exercises.score(full)) == "8 of 8 named."
+
+
+@pytest.mark.parametrize("answers", [["ladder"], {0: "size"}, {"1": "size"}])
+def test_what_is_no_set_of_answers_is_refused(answers):
+    with pytest.raises((TypeError, ValueError), match=r"answers needs .*got"):
+        pe_lab.exercises.score(answers)

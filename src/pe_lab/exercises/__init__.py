@@ -11,7 +11,7 @@ import difflib
 import importlib
 import pkgutil
 
-from .cases import case
+from .cases import Score, case, score
 from .engine import Exercise, Mistake, Verdict, judge
 from .examined import Examined
 
@@ -19,6 +19,7 @@ __all__ = [
     "Examined",
     "Exercise",
     "Mistake",
+    "Score",
     "Verdict",
     "case",
     "chapter",
@@ -26,6 +27,7 @@ __all__ = [
     "check",
     "find",
     "judge",
+    "score",
 ]
 
 

@@ -6,7 +6,7 @@ it has to be measured.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,71 @@ def case(number: int) -> Case:
         raise ValueError(f"number needs 1 to {max(_ENTRIES)}, got {number}.")
     entry = _ENTRIES[number]
     return Case(number, entry.kind, entry.call, _called(_patient(entry).make()))
+
+
+@dataclass(frozen=True)
+class Score:
+    """How many suspects were named.
+
+    Attributes:
+        right, wrong, open: the numbers of the cases; open ones have no answer.
+
+    Example:
+        >>> pe_lab.exercises.score({1: "ladder"}).right
+        (1,)
+    """
+
+    right: tuple[int, ...]
+    wrong: tuple[int, ...]
+    open: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        total = len(self.right) + len(self.wrong) + len(self.open)
+        lines = [f"{len(self.right)} of {total} named"]
+        for word, cases in (("look again at", self.wrong), ("open:", self.open)):
+            if cases:
+                lines.append(f"{word} {', '.join(map(str, cases))}")
+        return "; ".join(lines) + "."
+
+
+def score(answers: Mapping[int, object]) -> Score:
+    """How many of the eight suspects were named rightly.
+
+    Args:
+        answers: a word for each case that you have measured, by its number; None and
+            ... are open.
+
+    Returns:
+        a `Score`; it tells which, and not what they are.
+
+    Raises:
+        TypeError, ValueError: if it is no mapping, or a number is no case's.
+
+    Example:
+        >>> pe_lab.exercises.score({1: "ladder", 2: "size"})
+        1 of 8 named; look again at 2; open: 3, 4, 5, 6, 7, 8.
+    """
+    if not isinstance(answers, Mapping):
+        raise TypeError(
+            "answers needs a dict of words by case, such as {1: 'size'}, got "
+            f"{type(answers).__name__}."
+        )
+    unknown = [number for number in answers if number not in _ENTRIES]
+    if unknown:
+        raise ValueError(
+            f"answers needs cases 1 to {len(_ENTRIES)}, got {unknown[0]!r}."
+        )
+    given = {n: a for n, a in answers.items() if a is not None and a is not ...}
+    right = {n for n, answer in given.items() if _same(answer, _ENTRIES[n].word)}
+    return Score(
+        tuple(n for n in _ENTRIES if n in right),
+        tuple(n for n in _ENTRIES if n in given and n not in right),
+        tuple(n for n in _ENTRIES if n not in given),
+    )
+
+
+def _same(answer: object, right: str) -> bool:
+    return isinstance(answer, str) and answer.strip().lower() == right
 
 
 def _patient(entry: _Entry) -> Any:
