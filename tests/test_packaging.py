@@ -159,7 +159,7 @@ def declared(*extras: str) -> set[str]:
 @pytest.mark.parametrize(
     ("folders", "extras"),
     [
-        (("src",), ("book",)),
+        (("src",), ("book", "peers")),  # the doctor examines peers where they are
         (("notebooks", "book/tools"), ("book",)),
         (("tests", "benchmarks"), ("book", "test", "peers")),
     ],
