@@ -49,13 +49,13 @@ def table_row(cells: Iterable[str]) -> nodes.row:
     return nodes.row("", *(cell(t, number=i > 0) for i, t in enumerate(cells)))
 
 
-def table_node(table: report.Table) -> nodes.table:
+def table_node(table: report.Table, *classes: str) -> nodes.table:
     """A table of the report as a table of the page."""
     columns = [nodes.colspec(colwidth=1) for _ in table.head]
     head = nodes.thead("", table_row(table.head))
     body = nodes.tbody("", *map(table_row, table.rows))
     group = nodes.tgroup("", *columns, head, body, cols=len(table.head))
-    return nodes.table("", group, classes=["speed"])
+    return nodes.table("", group, classes=["speed", *classes])
 
 
 class SpeedDirective(SphinxDirective):
@@ -87,7 +87,7 @@ class SpeedAims(SpeedDirective):
 
     def run(self) -> list[nodes.Node]:
         """The table."""
-        return [table_node(report.target_table(self.contents()))]
+        return [table_node(report.target_table(self.contents()), "fits-a-phone")]
 
 
 class SpeedOrigin(SpeedDirective):
