@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -112,6 +112,8 @@ def _by_cache(
 
 def _state(result: Any, name: str) -> Any:
     for key in (name, "past_key_values", "cache"):
+        if isinstance(result, Mapping) and key in result:
+            return result[key]
         if not isinstance(result, tuple) and hasattr(result, key):
             return getattr(result, key)
     plain = isinstance(result, tuple) and len(result) > 1

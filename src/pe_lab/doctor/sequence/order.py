@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pe_lab.doctor.guard import Failure
 from pe_lab.doctor.report import Finding, Passed, Verdict
-from pe_lab.doctor.sequence import Sequence, gap
+from pe_lab.doctor.sequence import Sequence, gap, modules_of
 from pe_lab.doctor.sequence.bench import Bench, Unable, check
 from pe_lab.doctor.sequence.identity import reach, shuffled
 
@@ -22,6 +22,20 @@ _ABSOLUTE = ("absolute", "sinusoidal", "learned", "sinusoid")
 def check_order(here: Bench) -> Verdict:
     """It knows the order of tokens, if it should."""
     found, wanted = here.facts["scheme"], here.expected("scheme")
+    if (without := _no_default(here)) is not None:
+        return without
+    if found == "none" and wanted is None and (table := _unused(here)):
+        return Finding(
+            "D-ORDER",
+            "risky",
+            f"It holds a table of positions, {table}, and yet nothing but the causal "
+            "mask tells it the order of tokens: all of them get the same row."
+            if here.facts["causal"]
+            else f"It holds a table of positions, {table}, and yet does not know the "
+            "order of tokens: all of them get the same row, or none.",
+            remedy="Look the rows up by 0, 1, 2, … along the tokens.",
+            chapter=_BREAK,
+        )
     if found == "none":
         wrong = wanted is not None and wanted not in _NONE
         return Finding(
@@ -38,6 +52,39 @@ def check_order(here: Bench) -> Verdict:
     if wanted in _NONE and here.facts["ordered"]:
         return Finding("D-ORDER", "wrong", "It knows positions, and should not.")
     return _uses_positions(here)
+
+
+def _no_default(here: Bench) -> Finding | None:
+    """Positions that are given matter, and those that it makes itself are all alike."""
+    if not here.plan.positions or here.plan.positions in here.plan.needs:
+        return None
+    x = here.x(2)
+    plain, usual = here.run(x), here.attempt(x, None, here.steps(2))
+    alike = here.attempt(x, None, here.plan.first + torch.zeros_like(here.steps(2)))
+    if gap(usual, plain) <= here.tolerance or gap(alike, plain) > here.tolerance:
+        return None
+    return Finding(
+        "D-ORDER",
+        "wrong",
+        f"Without {here.plan.positions} all tokens of a row are at the same position, "
+        "so that it does not know their order; with them it does.",
+        gap(usual, plain),
+        here.tolerance,
+        "By default number the tokens of each row 0, 1, 2, …: along the length, not "
+        "the batch.",
+        _BREAK,
+    )
+
+
+def _unused(here: Bench) -> str:
+    """The name and shape of a learned table of positions inside, if there is one."""
+    for module in modules_of(here.prototype):
+        for name, part in module.named_modules():
+            words = name.lower().replace(".", "_").split("_")
+            named = any(w in ("pe", "wpe") or w.startswith("pos") for w in words)
+            if named and isinstance(part, nn.Embedding):
+                return f"{name} of {part.num_embeddings} rows"
+    return ""
 
 
 def _uses_positions(here: Bench) -> Verdict:
@@ -107,11 +154,13 @@ def check_shift(here: Bench) -> Verdict:
         raise Unable("it takes neither positions nor a mask")
     added = here.facts["constant"] > here.tolerance
     wrong = wanted is not None and wanted not in (*_ABSOLUTE, *_NONE)
-    if here.facts["scheme"] != "absolute" or (added and not wrong):
+    legitimate = added and not wrong and not _turned(here, moved)
+    if here.facts["scheme"] != "absolute" or legitimate:
         return Passed("D-SHIFT", f"it is {here.facts['scheme']}", moved)
+    severity = "wrong" if wrong else "risky" if _turned(here, moved) else "differs"
     return Finding(
         "D-SHIFT",
-        "wrong" if wrong else "differs",
+        severity,
         ("Values or tokens" if added else "Scores") + " depend on where tokens are, "
         "not only on how far apart: shifting all positions by 3 changes the output.",
         moved,
@@ -119,6 +168,34 @@ def check_shift(here: Bench) -> Verdict:
         "Turn queries and keys, and only them, by one rule, each by its own position.",
         "05 Rotate by k",
     )
+
+
+def _turned(here: Bench, moved: float) -> bool:
+    """Whether positions multiply what is there, as a rotation does, and add nothing.
+
+    Of a layer without biases: zeros give zeros, wherever they are, and small inputs
+    give scores near 0, in which a position that multiplies is not seen any more.
+    """
+    plan = here.plan
+    if plan.kind != "attention" or not plan.positions:
+        return False
+
+    def unbiased(x: Tensor, steps: Tensor) -> Any:
+        sequence = here.sequence()
+        for module in sequence.modules:
+            for name, p in module.named_parameters():
+                if name.endswith("bias"):
+                    p.data = torch.zeros_like(p)
+        return here.patient.guard.call(sequence, x, None, steps)
+
+    if here.facts.get("large"):  # its one copy is not to be changed
+        return False
+    x, steps = here.x(2), here.steps(2)
+    if here.facts["constant"] > here.tolerance:
+        nothing = unbiased(0 * x, steps)
+        return isinstance(nothing, Tensor) and not bool(nothing.any())
+    small = gap(unbiased(0.01 * x, steps + 3), unbiased(0.01 * x, steps))
+    return small < 0.01 * moved
 
 
 @check("D-LAYER", after=("D-CAUSAL", "D-ORDER"))

@@ -11,6 +11,7 @@ from pe_lab.doctor.guard import Failure, fresh
 from pe_lab.doctor.report import Finding, NotApplicable, Passed, Verdict
 from pe_lab.doctor.sequence import Sequence, gap, modules_of
 from pe_lab.doctor.sequence.bench import Bench, Unable, check
+from pe_lab.doctor.sequence.layers import entering
 
 _FIND, _SCALE = "18 Find the bug", "07 Add, scale, and find the √d_model bug"
 
@@ -117,16 +118,22 @@ def _same_places(here: Bench, longest: int) -> Finding | None:
     if len(far) and step[at] < 0.35 * step[at - 1] and far.max() < 0.1 * usual:
         text = f"From position {at} on, all positions are the same: the table ends"
         return _length("risky", f"{text} there.", at)
-    return None if here.facts["causal"] else _repeats(here, out)
+    if not here.facts["causal"]:
+        return _repeats(here, out)
+    # a causal layer mixes in another number of tokens at each position
+    try:
+        return _repeats(here, entering(here, same)[0].double(), earliest=2)
+    except Unable:
+        return None
 
 
-def _repeats(here: Bench, out: Tensor) -> Finding | None:
+def _repeats(here: Bench, out: Tensor, earliest: int = 9) -> Finding | None:
     """The first position that is another one again."""
     size = float(out.pow(2).mean().sqrt())
     apart = torch.cdist(out, out) + torch.eye(len(out)) * 1e9
     pairs = (apart < here.tolerance * size).nonzero()
     pairs = pairs[pairs[:, 0] < pairs[:, 1]]
-    if not len(pairs) or int(pairs[:, 1].min()) < 9:
+    if not len(pairs) or int(pairs[:, 1].min()) < earliest:
         return None
     one, two = pairs[pairs[:, 1].argmin()].tolist()
     why = "wrap around" if two - one > 1 else "are clamped, or rounded to 16 bits"

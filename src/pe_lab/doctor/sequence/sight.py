@@ -182,6 +182,8 @@ def _open(here: Bench, most: float, usual: float) -> Verdict:
     else:
         return Passed("D-CAUSAL", "all tokens see each other", most)
     text = "Later tokens change earlier outputs"
+    if wanted is None and why.startswith("the causal mask is missing"):
+        why += "; if it shall see them, say expected={'causal': False}"
     return _leak(
         here, f"{text}, {share:.2g} times as much as the other way: {why}.", most
     )
