@@ -125,6 +125,14 @@ def test_scaled_sinusoids_are_sinusoids_at_fractional_positions():
     assert torch.allclose(a, b, atol=1e-7)
 
 
+def test_as_many_slow_turns_as_fast_ones_make_a_step():
+    """Llama 4 Scout's 1.0 and 1.0: below one turn divided, from there on kept."""
+    ratio = scaling.llama3(W, 16, original_length=8192, high_freq_factor=1.0) / W
+    kept = W * 8192 / (2 * torch.pi) >= 1
+    assert 0 < kept.sum() < len(W)
+    assert torch.equal(ratio, torch.where(kept, 1.0, 1 / 16).to(W))
+
+
 @pytest.mark.parametrize(
     ("call", "error", "words"),
     [
@@ -134,7 +142,7 @@ def test_scaled_sinusoids_are_sinusoids_at_fractional_positions():
         (lambda: scaling.ntk(W[:1], 2), ValueError, "at least 2 frequencies"),
         (lambda: scaling.dynamic_ntk(W, 2, length=0, original_length=16), ValueError, "length needs"),
         (lambda: scaling.llama3(W, 8, original_length=0), ValueError, "original_length needs"),
-        (lambda: scaling.llama3(W, 8, original_length=8, low_freq_factor=4.0), ValueError, "fewer slow turns"),
+        (lambda: scaling.llama3(W, 8, original_length=8, low_freq_factor=5.0), ValueError, "fewer slow turns"),
         (lambda: scaling.yarn(W, 8, original_length=8, beta_fast=0.5), ValueError, "fewer slow turns"),
         (lambda: scaling.yarn(torch.ones(4), 8, original_length=8), ValueError, "fall from pair to pair"),
         (lambda: scaling.longrope(W, [1.0], [1.0], length=1, original_length=2), ValueError, "32 positive factors"),

@@ -108,7 +108,8 @@ def ntk_by_parts(
         original_length: L₀, the trained length.
         slow_turns, fast_turns: fewer turns are divided, more are kept.
 
-    Returns, Raises: as for `linear`; ValueError unless slow_turns < fast_turns.
+    Returns, Raises: as for `linear`; ValueError if slow_turns > fast_turns; equal
+        ones make a step.
     Source: Peng et al. 2023, section 3.2.
 
     Example:
@@ -323,8 +324,13 @@ def _turns(slow: float, fast: float, *, equal: bool = False) -> None:
 
 
 def _ramp(turns: Tensor, slow: float, fast: float) -> Tensor:
-    """0 up to slow turns, 1 from fast turns on, straight in between."""
-    _turns(slow, fast)
+    """0 up to slow turns, 1 from fast turns on, straight in between.
+
+    With as many slow turns as fast ones, as in Llama 4 Scout, it is a step.
+    """
+    _turns(slow, fast, equal=True)
+    if slow == fast:
+        return (turns >= fast).to(turns)
     return ((turns - slow) / (fast - slow)).clamp(0, 1)
 
 

@@ -25,6 +25,7 @@ _FALCON = ("falcon", "RefinedWeb", "RefinedWebModel")
 _SWITCH = {
     "rotary": "rope",
     "rope": "rope",
+    "rope_gptj": "rope",  # Cohere's, whose families turn neighbouring channels anyway
     "relative_key": "shaw",
     "relative_key_query": "shaw",
     "nope": "none",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pe_lab.doctor.config.tools import (
+    LENGTH,
     Problems,
     blocks,
     head_dim,
@@ -24,6 +25,8 @@ from pe_lab.hf.rotary import rope_type
 USUAL = 10000.0  # the base of the first sinusoids, and of whatever forgot to read one
 # Texts beyond this length are not trained at the base 10000 without any scaling.
 _LONG = 32768
+# Turns over the trained length from which on a pair is scaled, and is kept.
+_RAMPS = (("low_freq_factor", "high_freq_factor"), ("beta_slow", "beta_fast"))
 
 
 def check_base(patient: Patient) -> list[Verdict]:
@@ -131,6 +134,44 @@ def check_factor(patient: Patient) -> list[Verdict]:
     return problems.or_passed("every factor is at least 1")
 
 
+def check_ramp(patient: Patient) -> list[Verdict]:
+    """Slow pairs make fewer turns than fast ones; an implied factor does something."""
+    keys = turning(patient)
+    if keys is None:
+        return [NotApplicable("D-CONFIG", "it does not rotate, or cannot be read")]
+    problems = Problems(patient, "D-CONFIG")
+    for block in blocks(keys).values():
+        for slow, fast in _RAMPS:
+            _look_at_ramp(problems, block, slow, fast)
+        _look_at_implied_factor(problems, keys, block)
+    return problems.or_passed("pairs are scaled from the slow ones on")
+
+
+def _look_at_ramp(problems: Problems, block: Config, slow: str, fast: str) -> None:
+    low, high = block.rope.get(slow), block.rope.get(fast)
+    if is_number(low) and is_number(high) and low > high:
+        problems.add(
+            "wrong",
+            f"{slow} {low:g} is above {fast} {high:g}: slow pairs, which are scaled, "
+            "turn fewer times over the trained length than fast ones, which are kept. "
+            "The two look exchanged.",
+            f"Write the smaller number as {slow}.",
+        )
+
+
+def _look_at_implied_factor(problems: Problems, keys: Config, block: Config) -> None:
+    longest, trained = keys.get("max_length"), block.rope.get(LENGTH)
+    trained = keys.get(LENGTH) if trained is None else trained
+    rule = block.rope.get("rope_type") or block.rope.get("type")
+    if rule == "yarn" and block.rope.get("factor") is None and longest == trained:
+        problems.add(
+            "risky",
+            f"The rule 'yarn' has no factor, and {keys.name('max_length')} over "
+            f"{LENGTH} gives 1: nothing is extended.",
+            "Write factor, how much longer texts get; or delete the rule.",
+        )
+
+
 def _consequence(rule: str, factor: Any) -> str:
     if not is_number(factor) or rule != "dynamic":
         return ""
@@ -218,4 +259,4 @@ def _pairs(keys: Config) -> int | None:
     return (int(dim * share) + 1) // 2
 
 
-CHECKS = (check_base, check_factor, check_mscale, check_lists)
+CHECKS = (check_base, check_factor, check_ramp, check_mscale, check_lists)

@@ -56,6 +56,8 @@ def _look_at_width(problems: Problems, keys: Config) -> None:
             "rotary_dim counts channels of one head, not of the model.",
             float(channels),
         )
+    elif (told := _sections(keys, dim, share)) is not None:
+        problems.add("wrong", *told)
     elif dim is not None and dim % 2 and share == 1 and channels is None:
         problems.add(
             "wrong",
@@ -63,6 +65,23 @@ def _look_at_width(problems: Problems, keys: Config) -> None:
             "Choose hidden_size and num_attention_heads so that head_dim is even.",
             float(dim),
         )
+
+
+def _sections(
+    keys: Config, dim: int | None, share: float | None
+) -> tuple[str, str] | None:
+    """What is wrong with M-RoPE's sections: together they are all pairs that turn."""
+    given = keys.rope.get("mrope_section")
+    listed = isinstance(given, list | tuple) and all(map(is_number, given))
+    if not listed or dim is None or share is None:
+        return None
+    pairs, total = int(dim * share) // 2, sum(given)
+    if total == pairs:
+        return None
+    return (
+        f"mrope_section {list(given)} is {total:g} pairs, and {pairs} pairs turn.",
+        "Write how many pairs each axis turns, all together the pairs of a head.",
+    )
 
 
 def check_lengths(patient: Patient) -> list[Verdict]:
@@ -86,6 +105,12 @@ def check_lengths(patient: Patient) -> list[Verdict]:
 def _look_at_lengths(problems: Problems, keys: Config, block: Config) -> None:
     longest = keys.get("max_length")
     trained = keys.get(LENGTH) or block.rope.get(LENGTH)
+    if longest is not None and not is_number(longest):
+        problems.add(
+            "wrong",
+            f"{keys.name('max_length')} is {longest!r:.40}, which is no number.",
+            "Write it as a whole number, without quotes.",
+        )
     if is_number(trained) and is_number(longest) and longest < trained:
         problems.add(
             "risky",

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import pe_lab
 from pe_lab.doctor.mutants import Healthy, Mutant
-from pe_lab.doctor.mutants.styles import LinearAttention
+from pe_lab.doctor.mutants.styles import LinearAttention, TurnsValues
 from pe_lab.doctor.mutants.toy import HEADS, WIDTH, Attend, sinusoid, turn
 
 _ROPE: dict[str, Any] = {"scheme": "rope"}
@@ -170,6 +170,39 @@ class QueriesOnly(Attend):
     def turn_k(self, x: Tensor, positions: Tensor) -> Tensor:
         """As they were."""
         return x
+
+
+class TwoLayouts(Attend):
+    """Angles for neighbouring channels, halves that turn."""
+
+    def turn_q(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Two ways of pairing channels in one rotation."""
+        half = x.shape[-1] // 2
+        inv_freq = 10000.0 ** -(torch.arange(half, dtype=torch.float64) / half)
+        angle = positions.double()[:, None, :, None] * inv_freq.repeat_interleave(2)
+        a, b = x.chunk(2, -1)
+        other = torch.cat((-b, a), -1)
+        return x * angle.cos().to(x.dtype) + other * angle.sin().to(x.dtype)
+
+    turn_k = turn_q
+
+
+class CountsRows(Attend):
+    """By default positions are those of the batch."""
+
+    def count(self, x: Tensor, past: int) -> Tensor:
+        """The same for all tokens of a row."""
+        return past + torch.arange(x.shape[0])[:, None].expand(-1, x.shape[1])
+
+
+class AddsToScores(Attend):
+    """Positions are added to queries and keys, and not to values, as in DETR."""
+
+    def turn_q(self, x: Tensor, positions: Tensor) -> Tensor:
+        """A part of the sinusoids for each head."""
+        return x + self.split(sinusoid(positions).to(x.dtype))
+
+    turn_k = turn_q
 
 
 class OtherWay(Attend):
@@ -402,6 +435,12 @@ MUTANTS = (
     _mutant("rotation dropped", Unused, "D-ORDER", expected=_ROPE),
     _mutant("only queries rotated", QueriesOnly, "D-SHIFT", expected=_ROPE),
     _mutant("keys rotated the other way", OtherWay, "D-SHIFT", expected=_ROPE),
+    _mutant("only queries rotated, nothing expected", QueriesOnly, "D-SHIFT"),
+    _mutant("keys rotated the other way, nothing expected", OtherWay, "D-SHIFT"),
+    _mutant("values rotated, nothing expected", TurnsValues, "D-SHIFT"),
+    _mutant("angles of pairs on halves", TwoLayouts, "D-SHIFT"),
+    _mutant("default positions along the batch", CountsRows, "D-ORDER",
+            smallest="B = 1, L = 2: both tokens at position 0"),
     _mutant("keys counted from the end", ValuesNotKeys, "D-CAUSAL", "D-SHIFT",
             expected=_ROPE),
     _mutant("positions ignored", OwnCount, "D-ORDER"),
@@ -513,5 +552,7 @@ HEALTHY = (
     Healthy("toy layer with rotation and cache", "attention", Attend, _RELATIVE),
     Healthy("toy layer with ALiBi and cache", "attention", lambda: Attend("alibi"),
             _RELATIVE),
+    Healthy("sinusoids on queries and keys only", "attention", AddsToScores,
+            _ABSOLUTE),
     Healthy("linear attention", "attention", LinearAttention, _NONE),
 )  # fmt: skip

@@ -210,6 +210,14 @@ MUTANTS: tuple[Mutant, ...] = (
         _scaled(_LLAMA, rope_type="default", factor=4.0),
         "D-CONFIG",
     ),
+    _mutant(
+        "YaRN without factor, trained length that of the texts",
+        _QWEN | {"rope_scaling": {"type": "yarn", _LENGTH: 32768}},
+        "D-CONFIG",
+    ),
+    _mutant(
+        "length in quotes", _LLAMA31 | {"max_position_embeddings": "131072"}, "D-CONFIG"
+    ),
     _mutant("factor missing", _scaled(_LLAMA31, factor=None), "D-CONFIG"),
     _mutant("factor inverted", _scaled(_LINEAR, factor=0.25), "D-CONFIG"),
     _mutant("factor 0", _scaled(_LINEAR, factor=0), "D-CONFIG"),
@@ -526,6 +534,37 @@ MUTANTS: tuple[Mutant, ...] = (
 HEALTHY: tuple[Healthy, ...] = (
     _healthy(
         "Llama 2 7B", _LLAMA2, {"scheme": "RoPE", "base": 10000.0, "rotary_dim": 128}
+    ),
+    _healthy(
+        "Llama 4 Scout, a step",
+        _scaled(_LLAMA31, factor=16.0, high_freq_factor=1.0)
+        | {
+            "model_type": "llama4_text",
+            "hidden_size": 5120,
+            "head_dim": 128,
+            "num_attention_heads": 40,
+            "num_hidden_layers": 48,
+            "no_rope_layers": [],
+            "max_position_embeddings": 10485760,
+        },  # fmt: skip
+        {"scaling": "llama3 16"},
+    ),
+    _healthy(
+        "Command R7B",
+        {
+            "model_type": "cohere2",
+            "hidden_size": 4096,
+            "head_dim": 128,
+            "num_attention_heads": 32,
+            "num_hidden_layers": 32,
+            "rope_theta": 50000,
+            "max_position_embeddings": 8192,
+            "sliding_window": 4096,
+            "sliding_window_pattern": 4,
+            "rotary_pct": 1.0,
+            "position_embedding_type": "rope_gptj",
+        },  # fmt: skip
+        {"scheme": "RoPE", "layout": "interleaved", "base": 50000.0},
     ),
     _healthy("Llama 3.1 8B", _LLAMA31, {"scaling": "llama3 8", "base": 500000.0}),
     _healthy(

@@ -519,6 +519,9 @@ MUTANTS = (
     _mutant("mask inverted", lambda: styles.Nano("inverted"), "D-CAUSAL"),
     _mutant("mask of −1", lambda: styles.Nano("one"), "D-CAUSAL",
             expected={"causal": True}),
+    *(_mutant(f"table of positions: {bug}", partial(styles.Rows, bug), check)
+      for bug, check in (("first", "D-ORDER"), ("clamp", "D-LEN"), ("wrap", "D-LEN"))),
+    _mutant("cache in a dict, decoding starts at 0", styles.InDict, "D-CACHE"),
     *(_mutant(f"cache inside: {bug}", partial(styles.Stateful, bug), "D-CACHE")
       for bug in ("restart", "slot", "chunk")),
     _mutant("cache inside: full, and silent", lambda: styles.Stateful(check=False),
@@ -667,6 +670,8 @@ HEALTHY = (
     Healthy("causal convolution", "model", lambda: styles.Convolution(2, 0)),
     Healthy("convolution", "model", lambda: styles.Convolution(1, 1)),
     Healthy("recurrent", "model", styles.Recurrent),
+    Healthy("norms and layers in lists", "model", styles.FlatALiBi,
+            {"scheme": "relative", "causal": True}),
     Healthy("local window", "model", _toy(causal=False, attend=styles.Window),
             _RELATIVE, {"expected": {"causal": False}}),
     Healthy("two bases", "model", _toy(attend=[Attend, styles.Local]), _RELATIVE),

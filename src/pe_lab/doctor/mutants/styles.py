@@ -238,6 +238,81 @@ class TurnsValues(Attend):
         return turn(x, self.places) if self.calls == 3 else x
 
 
+class Rows(Toy):
+    """A learned table, of which wrong rows are read.
+
+    Args:
+        bug: "first" (row 0 for all), "clamp" (from row 15 on), "wrap" (after 16 rows).
+    """
+
+    def __init__(self, bug: str) -> None:
+        super().__init__()
+        self.bug, self.position_table = bug, nn.Embedding(48, WIDTH)
+        for layer in self.layers:
+            layer.attend.scheme = "none"
+
+    def forward(  # type: ignore[override]
+        self, ids: Tensor, targets: Tensor | None = None
+    ) -> Any:
+        """Logits alone, without cache and positions."""
+        if ids.shape[1] > 48:
+            raise ValueError("at most 48 tokens")
+        return super().forward(ids)[0]
+
+    def place(self, x: Tensor, positions: Tensor) -> Tensor:
+        """The table's rows."""
+        read = {
+            "first": 0 * positions,
+            "clamp": positions.clamp_max(15),
+            "wrap": positions % 16,
+        }
+        return x + self.position_table(read[self.bug])
+
+
+class InDict(Toy):
+    """Outputs come in a dict; each decode step is at position 0."""
+
+    def count(self, ids: Tensor, mask: Tensor | None, cache: Any) -> Tensor:
+        """From 0, whatever the cache holds."""
+        return torch.arange(ids.shape[1]).expand(len(ids), -1)
+
+    def forward(  # type: ignore[override]
+        self,
+        ids: Tensor,
+        mask: Tensor | None = None,
+        positions: Tensor | None = None,
+        past_key_values: Any = None,
+    ) -> Any:
+        """Logits and cache by name."""
+        logits, kept = super().forward(ids, mask, positions, past_key_values)
+        return {"logits": logits, "past_key_values": kept}
+
+
+class Rms(nn.Module):
+    """A norm of the project's own."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Each token by its size."""
+        return x / (x.pow(2).mean(-1, keepdim=True) + 1e-6).sqrt()
+
+
+class FlatALiBi(nn.Module):
+    """Layers without a class: parts in lists, of which the norms mix no tokens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed, self.head = nn.Embedding(40, WIDTH), nn.Linear(WIDTH, 40)
+        self.norms = nn.ModuleList(Rms() for _ in range(3))
+        self.attends = nn.ModuleList(Attend("alibi") for _ in range(2))
+
+    def forward(self, ids: Tensor) -> Tensor:
+        """(B, L, vocabulary)."""
+        x = self.embed(ids)
+        for norm, attend in zip(self.norms, self.attends, strict=False):
+            x = x + attend(norm(x))[0]
+        return self.head(self.norms[2](x))
+
+
 class Weak(Attend):
     """Hidden scores are −3."""
 
