@@ -39,6 +39,9 @@ def slopes(heads):
     print("noise while called")
     return [2 ** (-8 * (h + 1) / heads) for h in range(heads)]
 
+def made():
+    return Sines(1000.0)
+
 class inner:
     wrong = staticmethod(lambda heads: [2 ** (-h) for h in range(heads)])
 
@@ -73,6 +76,7 @@ def doctor(*arguments):
         ("tables.py:Sines", 0, "Sines, examined as 'table'"),
         ("tables.py:Sines(base=1000.0)", 0, "base: 1000"),
         ("tables:Sines(1000.0)", 0, "base: 1000"),
+        ("tables.py:made", 0, "base: 1000"),
         ("tables.py:inner.wrong", 1, "✗ wrong"),
         ("tables.py:slopes", 1, "! risky"),
     ],

@@ -244,3 +244,28 @@ def test_the_subject_is_left_as_it_was():
     diagnose(subject, kind="rope")
     assert subject.calls == 0
     assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_rotation_by_complex_factors_is_refused_with_the_way_out():
+    """Meta's call (q, k, freqs_cis): positions in its third place only scale."""
+
+    def rotate(q, k, freqs_cis):
+        pairs = (
+            torch.view_as_complex(t.float().unflatten(-1, (-1, 2))) for t in (q, k)
+        )
+        turned = (p * freqs_cis[None, :, None] for p in pairs)  # (B, L, H, D)
+        return tuple(torch.view_as_real(t).flatten(-2).to(q) for t in turned)
+
+    with pytest.raises(ValueError, match="takes factors or angles"):
+        diagnose(rotate, kind="rope")
+    inv_freq = pe_lab.inv_freq(64)
+
+    def adapted(q, k, positions):
+        angles = positions[:, None] * inv_freq
+        factors = torch.polar(torch.ones_like(angles), angles).to(torch.cfloat)
+        q, k = rotate(q.transpose(1, 2), k.transpose(1, 2), factors)
+        return q.transpose(1, 2), k.transpose(1, 2)
+
+    report = diagnose(adapted, kind="rope")
+    assert report.identity["layout"] == "interleaved"
+    assert report.severity in (None, "differs", "note"), report

@@ -114,7 +114,8 @@ def load(text: str) -> Any:
             be dotted, or called with plain values as in `Rotary(64, base=1e4)`.
 
     Returns:
-        the object. A class that was named without arguments is built without any.
+        the object. A class that was named without arguments is built without any, and
+        a function without parameters is called.
 
     Raises:
         ValueError: if there is no such file, module or name, or it cannot be built.
@@ -188,15 +189,21 @@ def _built(module: ModuleType, what: str, text: str) -> Any:
         name = ast.unparse(node.func) if isinstance(node, ast.Call) else what
         found: Any = reduce(getattr, name.split("."), module)
         if not isinstance(node, ast.Call):
-            return found() if inspect.isclass(found) else found
+            return found() if inspect.isclass(found) or _makes(found) else found
         args = [_value(a) for a in node.args]
         return found(*args, **{k.arg or "": _value(k.value) for k in node.keywords})
     except (Exception, SystemExit) as error:
         said = f"{type(error).__name__}: {error}".strip(": ")
         raise ValueError(
-            f"subject {text!r} cannot be had: {said}. Arguments are given as in "
-            '"mine.py:Rotary(64, base=10000)".'
+            f"subject {text!r} cannot be had: {said}. Plain arguments are given as in "
+            '"mine.py:Rotary(64, base=10000)"; for others, write a function without '
+            "parameters that returns the subject, and name it."
         ) from error
+
+
+def _makes(found: Any) -> bool:
+    """Whether it is a function that takes nothing: it can only make the subject."""
+    return inspect.isfunction(found) and not inspect.signature(found).parameters
 
 
 def _value(node: ast.expr) -> Any:

@@ -246,10 +246,8 @@ class Rows(Toy):
     """
 
     def __init__(self, bug: str) -> None:
-        super().__init__()
+        super().__init__("none")
         self.bug, self.position_table = bug, nn.Embedding(48, WIDTH)
-        for layer in self.layers:
-            layer.attend.scheme = "none"
 
     def forward(  # type: ignore[override]
         self, ids: Tensor, targets: Tensor | None = None
@@ -276,7 +274,7 @@ class InDict(Toy):
         """From 0, whatever the cache holds."""
         return torch.arange(ids.shape[1]).expand(len(ids), -1)
 
-    def forward(  # type: ignore[override]
+    def forward(
         self,
         ids: Tensor,
         mask: Tensor | None = None,

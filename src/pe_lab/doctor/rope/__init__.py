@@ -104,6 +104,12 @@ def _attempts(subject: Any, options: Mapping[str, Any]) -> Iterator[TurnAdapter]
         yield TurnAdapter(form, ids, width, square)
 
 
+_FACTORS = (
+    "it multiplies x by what it is given as positions, so it takes factors or angles, "
+    "not positions; make them of positions in a lambda"
+)
+
+
 def _fault(adapter: TurnAdapter, subject: Any, guard: Guard) -> tuple[str, bool]:
     """Why this is no turn of x, and whether the call itself worked; "" if it is one.
 
@@ -126,6 +132,9 @@ def _fault(adapter: TurnAdapter, subject: Any, guard: Guard) -> tuple[str, bool]
         return "it gives something for tokens that are zero", True
     if torch.equal(out.to(x), x):
         return "it gives x back as it was", True
+    twice = guard.call(adapter(fresh(subject)), x, 2 * ids)
+    if isinstance(twice, Tensor) and torch.equal(twice, 2 * out):
+        return _FACTORS, True
     return "", True
 
 
@@ -170,11 +179,11 @@ KIND = Kind(
         rope_checks.check_shift,
         rope_checks.check_start,
         rope_memory.check_decoding,
+        rope_memory.check_history,
         rope_memory.check_length,
         rope_range.check_ids,
         rope_range.check_grid,
         rope_memory.check_batch,
-        rope_memory.check_history,
         rope_range.check_far,
         rope_types.check_dtype,
         rope_types.check_state,
