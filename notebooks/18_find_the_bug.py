@@ -9,9 +9,8 @@
 # **You will be able to**
 #
 # - say where a bug hides from a test, and probe there ({ref}`ex-18-case-1`, {ref}`ex-18-case-2`)
-# - tell order, width, ladder, memory, precision and alignment apart by what they change
-#   ({ref}`ex-18-case-3`, {ref}`ex-18-case-4`, {ref}`ex-18-case-5`, {ref}`ex-18-case-6`, {ref}`ex-18-case-7`)
-# - clear a healthy suspect ({ref}`ex-18-case-8`)
+# - tell kinds of bugs apart by what they change ({ref}`ex-18-case-3`, {ref}`ex-18-case-4`, {ref}`ex-18-case-5`)
+# - clear a suspect that is healthy, if there is one ({ref}`ex-18-case-6`, {ref}`ex-18-case-7`, {ref}`ex-18-case-8`)
 # - write a test that fails when it should ({ref}`ex-18-order`)
 # - put a module of your own on the table of `pe_lab.diagnose` ({ref}`ex-18-adapt`).
 
@@ -97,6 +96,7 @@ ask(port, "rope", expected={"layout": "interleaved"})
 
 # %% [markdown]
 # The sign says how bad it is, ✗ for wrong and ! for risky; then comes the check, and then the evidence.
+# Told no width, the doctor asked for heads of 64 channels.
 # A report also holds what the subject *is*, and how to mend what was found.
 
 # %%
@@ -122,8 +122,8 @@ def scores(f, w_q, w_k):
 
 right = scores(trained, w_q, w_k)
 moved = [pe_lab.convert_layout(w, 1, frm="interleaved", to="half") for w in (w_q, w_k)]
-print("as loaded, equal:   ", close(scores(port, w_q, w_k), right))
-print("one converted, equal:", close(scores(port, moved[0], w_k), right))
+print("as loaded, equal:     ", close(scores(port, w_q, w_k), right))
+print("one converted, equal: ", close(scores(port, moved[0], w_k), right))
 print("both converted, equal:", close(scores(port, *moved), right))
 
 # %% [markdown]
@@ -186,7 +186,7 @@ ask(right, "rope", expected={"rotary_dim": 32})
 #
 # ALiBi's slopes for 8 heads are $2^{-1}, 2^{-2}, \dots, 2^{-8}$.
 # For a number of heads that is no power of two, the released code takes the slopes of the power below, and fills up with every other one of the power above.
-# Many ports apply the formula for 8 heads to any number.
+# Many ports apply the formula that holds for 8 heads, $2^{-8h/H}$ for head $h$ of $H$, to any number.
 # Predict for which of these head counts that goes unnoticed.
 
 # %%
@@ -204,14 +204,14 @@ ask(formula, "slopes")
 ask(pe_lab.alibi_slopes, "slopes")
 
 # %% [markdown]
-# A test at 8 heads is a test at the one place where the two agree.
+# The two agree at powers of two, so a test at 8 heads cannot tell them apart.
 # The released slopes for 6 heads are not even sorted; that is on purpose, and no bug.
 # A model *trained* with the formula is none either, so the doctor calls it risky, not wrong.
 
 # %% [markdown]
 # Images have squares.
 # The usual image in a test is as high as it is wide, and a swap of the two numbers leaves no trace.
-# In raster order, cell $n$ of a grid lies in row $n \mathbin{//} \text{width}$.
+# In raster order, row after row, cell $n$ of a grid lies in row $n \mathbin{//} \text{width}$.
 # Predict what `n // height` does to a grid of three by three, and to one of two by three.
 
 # %%
@@ -261,9 +261,9 @@ for p in (2, 8, 32, 128, 257, 1857):
     print(f"position {p:4}: narrow {worst(narrow, p):.2f}, wide {worst(wide, p):.2f}")
 
 # %% [markdown]
-# There is no cliff.
+# Up to 256 there is no cliff.
 # The error grows with the *angle*, so the fast pairs go first, and in a text of ten tokens it is a matter of rounding.
-# Past 256 the integers themselves are no longer there.
+# Past 256 not every integer exists: 257 becomes 256, and the fastest pair is a whole radian late.
 # The right line costs nothing: angles in float32 or wider, cosines cast at the end.
 
 # %%
@@ -272,7 +272,7 @@ ask(wide, "rope")
 
 # %% [markdown]
 # Rules that stretch the context hide in short texts, too.
-# Llama 3 slows its slow pairs by 8 and leaves the fast ones.
+# Llama 3.1 slows its slow pairs by 8, leaves the fast ones, and blends between.
 # A loader that skips the rule passes every short prompt.
 # Here is the largest angle by which some pair is then off.
 
@@ -299,9 +299,10 @@ print(pe_lab.positions.from_mask(mask))
 
 # %% [markdown]
 # The longest row is served well, so a batch of one is always served well.
-# Does it matter? That depends on the scheme.
-# All real tokens of the short row are shifted by the same two places.
-# Predict which of the two encodings below notices.
+# Does it matter? That depends on the scheme, and on the prompt.
+# If pads were counted there, too, all real tokens of the short row are shifted by the same two places.
+# If not, the new tokens alone are.
+# Predict which of the two encodings below notices the first, and which the second.
 
 # %%
 rows = torch.randn(2, 1, 1, 2, 8, generator=rng, dtype=torch.float64)
@@ -309,10 +310,11 @@ table = pe_lab.sinusoidal(9, 8, dtype=torch.float64)
 for name, f in [("rotary", port), ("added", lambda x, p: x + table[p])]:
     q, k = (f(t, torch.arange(2)) for t in rows)
     q_late, k_late = (f(t, torch.arange(2) + 2) for t in rows)
-    print(f"{name:6} scores unchanged:", close(q @ k.mT, q_late @ k_late.mT))
+    both, alone = (close(q @ k.mT, q_late @ t.mT) for t in (k_late, k))
+    print(f"{name:6} scores unchanged: all shifted {both}, queries alone {alone}")
 
 # %% [markdown]
-# A rotation forgives a constant shift, a table of absolute rows does not.
+# A rotation forgives a shift of all, a table of absolute rows does not, and neither forgives a shift of some.
 # So the same wrong loop is harmless in one model and silently wrong in the next.
 # Here the loop goes around two models that differ in their scheme alone.
 
@@ -360,7 +362,7 @@ ask(AlongBatch(axis=1), "add", d_model=32)
 
 # %% [markdown]
 # No error, no warning, and with a batch of one the first token is right.
-# It has {ref}`more reports <bug-along-batch>` than most, a tutorial of PyTorch's among them.
+# It has {ref}`more reports <bug-along-batch>` than most: tables made for (L, B, d) outlived the habit of putting tokens first.
 # The right test permutes tokens and sees the output change, then permutes *texts* and sees it unchanged.
 
 # %% [markdown]
@@ -543,7 +545,7 @@ for name, f in fronts.items():
 
 # %% [markdown]
 # On day one, before the first step, the ratio says what the loss curve would say after hundreds of steps, if you had a healthy one beside it.
-# A healthy start is near 1; the suspect's ratio is 16 times too low, and scaling the sum does not change it.
+# A healthy start is near 1, here 1.418; without the factor it is lower by $\sqrt{512}$, and scaling the sum does not change it.
 # The story that is told about this bug puts numbers on the damage, and gives no data; what holds is the mechanism.
 
 # %% mystnb={"figure": {"name": "fig-bugs-ratio", "caption": "One number, measured without training: root mean square of the word's part over that of the place's part. The line marks equal parts."}, "image": {"alt": "Four horizontal bars on a logarithmic axis with a vertical line at one. The bar of right ends a little above one, forgotten and on the sum end far below, twice far above."}}
@@ -569,8 +571,8 @@ for factor in (1, sqrt(d), d):
 # %% [markdown]
 # Look at {numref}`fig-bugs-ratio` when a model of yours seems slow.
 # The same two questions find a code that is not there (the place's part is 0), and one that is added twice.
-# Dropout needs train mode and a third question: the share of zeros among ones.
-# Once at $p = 0.1$ it is a tenth, and {ref}`ch-add` has the sum for twice.
+# Dropout needs train mode and a third question: of ones that go in, which share comes out as zeros?
+# Once at $p = 0.1$ it is a tenth, and {ref}`ch-add` works out what it is for twice.
 
 # %% [markdown]
 # ## The wrong test and the right test
@@ -748,12 +750,13 @@ for dtype in (torch.float16, torch.bfloat16):
     angles = far.to(dtype)[:, None] * pe_lab.inv_freq(512).to(dtype)
     computed = torch.stack((angles.sin(), angles.cos()), -1).flatten(1).double()
     stored = exact.to(dtype).double()
+    fast, slow = (computed - exact).abs()[0].chunk(2)
     print(f"{str(dtype)[6:]:9} stored: off by {(stored - exact).abs().max():.4f}",
-          f" computed: off by {(computed - exact).abs().max():.2f}")
+          f" computed: fast half {fast.max():.4f}, slow half {slow.max():.4f}")
 
 # %% [markdown]
 # Storing costs a rounding, computing costs the position.
-# The slow channels are *not* the ones in danger, as one can read: an angle error is a share of the angle, so the fast channels lose first.
+# The slow channels are not the ones in danger, though one can read that: an angle's error is a share of the angle, so the fast channels lose first.
 # float32 has no cliff at some tens of thousands either, and in fp16 the index itself comes to an end.
 
 # %%
@@ -825,7 +828,7 @@ print(f"smallest frequency at width {2**20}: {huge.min():.4e}")
 print("a copy differs:", not torch.equal(forms["power"], forms["power"].clone()))
 
 # %% [markdown]
-# Both forms do, and the power is the better one by far.
+# Both forms may be used, and the power is the more exact one.
 # Nothing underflows, since no frequency falls below $1/10000$.
 # Copies do not drift; what differs are tables computed *anew* by another formula or on another device.
 
@@ -922,7 +925,7 @@ except RuntimeError:
 # | The table has the width of the model | not always | the width where it is added ● |
 # | $d_\text{model}$ is the width of queries and keys | no | of all heads together; a head has its share |
 # | Sines and cosines in another order still train | yes | and checkpoints are not exchangeable; {ref}`ch-tables` |
-# | Loss oscillates: divide; long texts fail: change the scheme; fine-tuning fails: unfreeze | no evidence | measure first: the table of symptoms |
+# | Loss oscillates: divide; long texts fail: change the scheme; fine-tuning fails: unfreeze | no evidence | measure first: {ref}`sec-bugs-symptoms` |
 # | The √d story's points of loss and BLEU | no data | the mechanism holds; {ref}`ch-add` |
 
 # %%
@@ -933,10 +936,11 @@ for length, width in [(8192, 4096), (10_000, 4096)]:
 print("bfloat16: spacing", torch.finfo(torch.bfloat16).eps, "rounding", 2**-8)
 
 # %% [markdown]
+# (sec-bugs-symptoms)=
 # ## From the symptom to the measurement
 #
 # You rarely start from a check; you start from a model that misbehaves.
-# What you see narrows the place down, so measure there first.
+# What you see narrows the place down, so measure there first; {ref}`sec-bugs-checks` says what each check measures.
 #
 # | You see | Measure first | Check |
 # |---|---|---|
@@ -957,41 +961,42 @@ print("bfloat16: spacing", torch.finfo(torch.bfloat16).eps, "rounding", 2**-8)
 # (sec-bugs-checks)=
 # ## The doctor's checks
 #
-# Each check measures something, prints the number beside its tolerance, and leaves one hiding place.
+# Each check measures something, prints the number beside its tolerance, and does not stop at the place in the last column.
+# A chapter in brackets explains what it is about.
 # A check that does not apply says so; it does not pass.
 #
-# | Check | What it measures | So it does not look only at | Chapter |
-# |---|---|---|---|
-# | `D-SHIFT` | scores when all positions are shifted, in the subject's own dtype | position 0 | {ref}`ch-score` |
-# | `D-NORM` | length of every pair after turning, and gains | position 0 | {ref}`ch-rotate` |
-# | `D-LAYOUT` | which two channels mix, in which sense, with which partner table | position 0 | {ref}`ch-rotate` |
-# | `D-DIM` | which channels move, and the speed of each pair | the tables | {ref}`ch-rotate` |
-# | `D-BASE` | speed of every pair, fitted to a base and a scaling rule | short texts | {ref}`ch-tables` |
-# | `D-OFFSET` | which row the first position reads | differences of rows | {ref}`ch-tables` |
-# | `D-LONG` | angles at large positions, against exact ones | short texts | {ref}`ch-tables` |
-# | `D-LEN` | positions at, past and far past a table; negative ones | lengths that fit | {ref}`ch-tables` |
-# | `D-ORDER` | shuffled tokens, shuffled texts, heads at one position | squares | {ref}`ch-break` |
-# | `D-CAUSAL` | whether a late token changes an early output | one token | {ref}`ch-break` |
-# | `D-LAYER` | the same questions to each layer | the first layer | {ref}`ch-break` |
-# | `D-CACHE` | one token at a time, against the full pass | the full pass | {ref}`ch-bugs` |
-# | `D-HISTORY` | short, long, short again; wide after narrow | the first call | {ref}`ch-bugs` |
-# | `D-BATCH` | a row alone, against the row among others | a batch of one | {ref}`ch-bugs` |
-# | `D-PAD` | a padded row, against the row without padding | rows of one length | {ref}`ch-bugs` |
-# | `D-PACK` | two documents in one row, against each alone | one document | {ref}`ch-bugs` |
-# | `D-DTYPE` | 16-bit inputs, casts, autocast, default dtypes | float32 | {ref}`ch-bugs` |
-# | `D-STATE` | buffers, gradients, aliases, inference mode, loading | this path | {ref}`ch-bugs` |
-# | `D-MODE` | train and eval mode | eval mode | {ref}`ch-add` |
-# | `D-EXPORT` | lengths other than that of the trace | the traced length | {ref}`ch-bugs` |
-# | `D-ALIGN` | rows of a bias when there are more keys than queries | equal lengths | {ref}`ch-bugs` |
-# | `D-BIAS` | slopes, buckets, clipping, sign, symmetry, alignment | equal lengths, powers of two | {ref}`ch-bugs` |
-# | `D-GRID` | row code against rows, column code against columns | squares | {ref}`ch-bugs` |
-# | `D-SHAPE` | odd widths, L = H, axes of other numbers | even sizes | {ref}`ch-tables` |
-# | `D-SCALE` | size of the word's part and of the place's part; dropout | the loss | {ref}`ch-add` |
-# | `D-CONFIG` | keys that are missing, ignored, contradictory | defaults | {ref}`ch-bugs` |
-# | `D-INPUT` | whether the input is written into | the output | {ref}`ch-bugs` |
-# | `D-GRAD` | who gets a gradient, row by row | values | {ref}`ch-bugs` |
-# | `D-ERROR` | whether a check itself stumbled, and over what |  |  |
-# | `D-TIME` | whether the time sufficed |  |  |
+# | Check | What it measures | So it does not look only at |
+# |---|---|---|
+# | `D-SHIFT` | scores when all positions are shifted, in the subject's own dtype ({ref}`ch-score`) | position 0 |
+# | `D-NORM` | length of every pair after turning, and gains ({ref}`ch-rotate`) | position 0 |
+# | `D-LAYOUT` | which two channels mix, in which sense, with which partner table ({ref}`ch-rotate`) | position 0 |
+# | `D-DIM` | which channels move, and the speed of each pair ({ref}`ch-rotate`) | the tables |
+# | `D-BASE` | speed of every pair, fitted to a base and a scaling rule ({ref}`ch-tables`) | short texts |
+# | `D-OFFSET` | which row the first position reads ({ref}`ch-tables`) | differences of rows |
+# | `D-LONG` | angles at large positions, against exact ones ({ref}`ch-tables`) | short texts |
+# | `D-LEN` | positions at, past and far past a table; negative ones ({ref}`ch-tables`) | lengths that fit |
+# | `D-ORDER` | shuffled tokens, shuffled texts, heads at one position ({ref}`ch-break`) | squares |
+# | `D-CAUSAL` | whether a late token changes an early output ({ref}`ch-break`) | one token |
+# | `D-LAYER` | the same questions to each layer ({ref}`ch-break`) | the first layer |
+# | `D-CACHE` | one token at a time, against the full pass | the full pass |
+# | `D-HISTORY` | short, long, short again; wide after narrow | the first call |
+# | `D-BATCH` | a row alone, against the row among others | a batch of one |
+# | `D-PAD` | a padded row, against the row without padding | rows of one length |
+# | `D-PACK` | two documents in one row, against each alone | one document |
+# | `D-DTYPE` | 16-bit inputs, casts, autocast, default dtypes | float32 |
+# | `D-STATE` | buffers, gradients, aliases, inference mode, loading | this path |
+# | `D-MODE` | train and eval mode ({ref}`ch-add`) | eval mode |
+# | `D-EXPORT` | lengths other than that of the trace; only named, not made, because tracing takes too long | the traced length |
+# | `D-ALIGN` | rows of a bias when there are more keys than queries | equal lengths |
+# | `D-BIAS` | slopes, buckets, clipping, sign, symmetry, alignment | equal lengths, powers of two |
+# | `D-GRID` | row code against rows, column code against columns | squares |
+# | `D-SHAPE` | odd widths, L = H, axes of other numbers ({ref}`ch-tables`) | even sizes |
+# | `D-SCALE` | size of the word's part and of the place's part; dropout ({ref}`ch-add`) | the loss |
+# | `D-CONFIG` | keys that are missing, ignored, contradictory | defaults |
+# | `D-INPUT` | whether the input is written into | the output |
+# | `D-GRAD` | who gets a gradient, row by row | values |
+# | `D-ERROR` | whether a check itself stumbled, and over what | |
+# | `D-TIME` | whether the time sufficed | |
 
 # %% [markdown]
 # ## How good is the doctor?
@@ -1101,7 +1106,7 @@ ask(config, "config")
 # %% [markdown]
 # On the command line it is `pe-lab doctor mine.py:Rotary`, with `--json` and an exit code for your checks, and `--html` for a page.
 # It runs the code that you point it to, with your rights: look at foreign code before you examine it.
-# The subject itself is never called, only copies of it.
+# The subject itself is not called, only copies of it, unless it cannot be copied.
 
 # %% [markdown]
 # ## Common mistakes
@@ -1162,7 +1167,8 @@ for row in peers["rows"]:
         print(fill(found, 84, subsequent_indent="  "))
 
 # %% [markdown]
-# Most of it is about the road on which a module comes into a model: built in 16 bits, cast as a whole, asked a second time.
+# Most of it is of the last family, *on this path*: a module that is built in 16 bits, or cast as a whole.
+# The rest is about a second call, or one that is longer.
 # Some is intended, and documented: a family that was trained with biases in bfloat16 needs them so.
 # And a few pieces have none of this, which is what a healthy report looks like.
 

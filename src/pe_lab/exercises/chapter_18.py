@@ -59,7 +59,7 @@ PRAISE = {
     "alignment": "Queries are counted from the first key.",
     "range": "Every row from 511 on is row 511.",
     "axis": "The table runs along the batch.",
-    "healthy": "It is xPos: queries grow and keys shrink, and scores see the offset.",
+    "healthy": "It is xPos: queries shrink and keys grow, and scores see the offset.",
 }
 
 
