@@ -55,7 +55,8 @@ def attention(
 
     Args:
         q: (B, H, Lq, D).
-        k, v: (B, H, Lk, D) and (B, H, Lk, Dv).
+        k: (B, H, Lk, D).
+        v: (B, H, Lk, Dv).
         mask: boolean, true where a query may look; broadcastable to (B, H, Lq, Lk).
         causal: hide later keys. Order is that of the tensors, the last query being on
             the last key (so a cache of Lk keys and one new query just works);
@@ -377,7 +378,7 @@ class MultiHeadAttention(nn.Module):
 
     Args:
         d_model: width, a multiple of num_heads.
-        num_heads: H.
+        num_heads: number of heads, H.
         dropout: of the attention weights, in training.
 
     Convention: the encoding is an argument of each call, not a part of the module, so
@@ -445,7 +446,8 @@ class MultiHeadAttention(nn.Module):
 
         Args:
             x: (B, L, d_model), the new tokens only.
-            positions, visible: (B, L) ids, and booleans that are false for padding.
+            positions: (B, L) ids.
+            visible: (B, L) boolean, false for padding.
             cache: what came before, or None.
             encoding: the scheme; keys are rotated once, when they are new.
 

@@ -26,11 +26,12 @@ def score_mod(
     Args:
         encoding: one whose bias depends on positions and head alone: ALiBi, T5,
             KERPLE; or one without a bias.
-        q_pos, k_pos: (Lq,) and (Lk,), or (B, Lq) and (B, Lk).
+        q_pos: (Lq,) or (B, Lq).
+        k_pos: (Lk,) or (B, Lk).
 
     Returns:
-        what `torch.nn.attention.flex_attention.flex_attention` takes as score_mod;
-        None for an encoding without a bias, which it takes as well.
+        what PyTorch's `flex_attention` takes as score_mod; None for an encoding without
+        a bias, which it takes as well.
 
     Raises:
         TypeError: for what is no encoding, or has a bias that depends on more (Shaw,

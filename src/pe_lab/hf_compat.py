@@ -70,7 +70,9 @@ def dynamic_ntk(
 
     Args:
         dim, base: as for `hf_compat.inv_freq`.
-        factor, length, original_length: s, L and L₀, as for `scaling.dynamic_ntk`.
+        factor: s, as for `scaling.dynamic_ntk`.
+        length: L, as for `scaling.dynamic_ntk`.
+        original_length: L₀, as for `scaling.dynamic_ntk`.
 
     Returns:
         (dim/2,) float32.

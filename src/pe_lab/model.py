@@ -22,7 +22,9 @@ class Transformer(nn.Module):
 
     Args:
         vocab_size: number of token ids that are read and predicted.
-        d_model, num_heads, num_layers: sizes; num_layers of each stack.
+        d_model: width of the layers.
+        num_heads: heads of each layer.
+        num_layers: layers of each stack.
         kind: "encoder" (sees everything), "decoder" (causal), "encoder-decoder".
         encoding: one scheme for every layer; by default none (`NoPE`).
         d_ff: width of the feed-forward layers; by default 4 · d_model.

@@ -16,7 +16,7 @@ class Fire(PositionalEncoding):
     """Door 3: f(ψ(m − n) / ψ(max(L, m))), ψ(x) = ln(|c|·x + 1), f a small network.
 
     Args:
-        num_heads: H.
+        num_heads: number of heads, H.
         width: of the hidden layer of f.
         c: initial curvature of ψ, trained.
         threshold: initial L; below it distances are not rescaled. Trained as a

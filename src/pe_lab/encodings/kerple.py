@@ -16,7 +16,7 @@ class Kerple(PositionalEncoding):
     """Door 3: −r₁·ln(1 + r₂·|m − n|), or −r₁·|m − n|^{r₂}, two numbers per head.
 
     Args:
-        num_heads: H.
+        num_heads: number of heads, H.
         kind: "log" or "power".
 
     Raises:

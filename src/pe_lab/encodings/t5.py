@@ -108,7 +108,7 @@ class T5Bias(PositionalEncoding):
     """Door 3: weight[bucket(n − m), h], shared by every layer that it is given to.
 
     Args:
-        num_heads: H.
+        num_heads: number of heads, H.
         bidirectional: for encoders; decoders see no later key.
         num_buckets, max_distance: as for `t5_bucket`.
 

@@ -15,8 +15,9 @@ class Family:
 
     Args:
         scheme: "rope", "learned", "sinusoidal", "alibi", "t5", "xl", "vit" or "none".
-        base, partial, head_dim: of rotations, if the config has no such key. partial
-            None: the family's code turns whole heads, whatever the config says.
+        base, head_dim: of rotations, if the config has no such key.
+        partial: share of the channels that turns, if the config has no such key; None
+            if the family's code turns whole heads, whatever the config says.
         rope: what transformers assumes if the config has no rope parameters.
         layout: of the pairs, as for `pe_lab.apply_rope`.
         choice: whether rope_interleave in the config chooses the layout.
@@ -27,7 +28,8 @@ class Family:
         local: (key, default) of the base in the layers that see a window.
         nope: layers without position: "listed" by no_rope_layers, "full" for those
             that see everything, "hybrid" for the same where there is a window.
-        sections, woven: of M-RoPE; woven takes the axes in turn, pair by pair.
+        sections: of M-RoPE, pairs for each axis.
+        woven: whether M-RoPE takes the axes in turn, pair by pair.
         offset: row of position 0 in a table; -1 stands for pad_token_id + 1.
         spacing, order: of sinusoids.
 
