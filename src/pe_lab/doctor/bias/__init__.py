@@ -325,6 +325,7 @@ KIND = Kind(
         bias_checks.check_shift,
         bias_values.check_slopes,
         bias_values.check_buckets,
+        bias_checks.check_first,
         bias_state.check_expected,
         bias_state.check_cast,
         bias_state.check_batch,

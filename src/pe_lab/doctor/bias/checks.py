@@ -252,18 +252,28 @@ def check_align(patient: Patient) -> Verdict:
     end = apart(centred(few), centred(square)[:, -3:])
     if end <= LOOSE:
         return Passed("D-ALIGN", "fewer queries are the last ones", end, LOOSE)
-    check, severity, what = "D-ALIGN", "wrong", "the rows are none of the square's"
     if starts_at_first(patient):
-        severity = "risky"
-        what = (
-            "the queries count from the first key: right where both start together, "
-            "wrong with a cache, where they are last"
-        )
-    elif _transposed(patient, square):
+        return NotApplicable("D-ALIGN", "queries count from the first key: see below")
+    check, what = "D-ALIGN", "the rows are none of the square's"
+    if _transposed(patient, square):
         check, what = "D-BIAS", "the axes are swapped"
     message = f"With 3 queries and {size} keys {what}."
-    mend = "Add k_len − q_len to the queries' positions, or take the last rows."
-    return found(patient, check, severity, message, mend, end, LOOSE)
+    return found(patient, check, "wrong", message, _LAST, end, LOOSE)
+
+
+_LAST = "Add k_len − q_len to the queries' positions, or take the last rows."
+
+
+@needs("D-ALIGN")
+def check_first(patient: Patient) -> Verdict:
+    """Queries that count from the first key; it says nothing of the values."""
+    if not starts_at_first(patient):
+        return Passed("D-ALIGN", "queries do not count from the first key")
+    message = (
+        f"With 3 queries and {small(patient)} keys the queries count from the first "
+        "key: right where both start together, wrong with a cache, where they are last."
+    )
+    return found(patient, "D-ALIGN", "risky", message, _LAST)
 
 
 def _transposed(patient: Patient, square: Tensor) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from itertools import product
+
 import torch
 from torch import Tensor
 
@@ -18,6 +21,7 @@ from pe_lab.doctor.bias.profile import (
     numbered,
     parameters,
     read,
+    reading,
     rounded_up,
 )
 from pe_lab.doctor.guard import Failure
@@ -154,6 +158,8 @@ def _looks_back(patient: Patient) -> Verdict:
 def check_slopes(patient: Patient) -> Verdict:
     """One slope per head, those of the released models."""
     scheme = seen_of(patient).scheme
+    if scheme["scheme"] == "KERPLE power" and not parameters(patient.subject):
+        return _bent(patient)
     if scheme["scheme"] != "ALiBi":
         return NotApplicable("D-BIAS", f"no slopes in: {scheme['scheme']}")
     slopes, name = scheme["slopes"], scheme["named"]
@@ -168,6 +174,25 @@ def check_slopes(patient: Patient) -> Verdict:
     shown = ", ".join(f"{s:.4g}" for s in slopes[:8].tolist())
     message = f"The slopes are {shown}: {name.message}."
     return found(patient, "D-BIAS", severity, message, name.remedy, name.value, ROUNDED)
+
+
+def _bent(patient: Patient) -> Verdict:
+    """A power of the distance that nothing trains, with ALiBi's slopes."""
+    scheme = seen_of(patient).scheme
+    height, power = scheme["r1"], scheme["r2"]
+    released = name_slopes(height, tolerance=ROUNDED).severity is None
+    if not released or bool((power.round() - power).abs().max() > LOOSE):
+        return NotApplicable("D-BIAS", "no slopes in: KERPLE power")
+    return found(
+        patient,
+        "D-BIAS",
+        "risky",
+        f"ALiBi's slopes multiply the distance to the power {float(power[0]):.3g}, not "
+        "the distance; and it is no KERPLE, as nothing of it is trained.",
+        "The bias is −slope · (query position − key position).",
+        float(power[0]),
+        1.0,
+    )
 
 
 def _slopes_severity(patient: Patient, slopes: Tensor, name: Named) -> str:
@@ -195,14 +220,46 @@ def check_buckets(patient: Patient) -> Verdict:
     if rule is None:
         return _unknown_steps(patient, sides[0])
     if rule.off is not None:
-        at, wanted = rule.off
-        message = (
-            f"A bucket begins at distance {at} instead of {wanted}: its boundary is "
-            "off by one."
+        return _off_by_one(patient, *rule.off)
+    return (
+        _mixed_logarithms(patient)
+        or _numbers(patient)
+        or Passed("D-BIAS", "every boundary is T5's")
+    )
+
+
+def _off_by_one(patient: Patient, at: int, wanted: int) -> Finding:
+    message = (
+        f"A bucket begins at distance {at} instead of {wanted}: its boundary is off by "
+        "one."
+    )
+    mend = "Take the floor of the logarithm in float32 or wider."
+    return found(patient, "D-BIAS", "wrong", message, mend, float(at - wanted), 0.0)
+
+
+def _mixed_logarithms(patient: Patient) -> Finding | None:
+    """log_a(distance/e) over log_b(128/e): the last bucket ends at e·a^(log_b(128/e)).
+
+    With one base it ends at 128, the maximal distance.
+    """
+    rule = seen_of(patient).scheme["rule"]
+    exact = rule.buckets // 2
+    names = {"log": math.e, "log2": 2.0, "log10": 10.0}
+    for (above, a), (below, b) in product(names.items(), repeat=2):
+        end = exact * a ** math.log(128 / exact, b)
+        if a == b or abs(end - rule.max_distance) > 1 + 1e-3 * end:
+            continue
+        return found(
+            patient,
+            "D-BIAS",
+            "risky",
+            f"Distances from {rule.max_distance} on share a bucket, which is what "
+            f"comes of 128 if {above} stands above the fraction and {below} below it.",
+            "Take one logarithm of both distances: log(n/e) / log(m/e).",
+            float(rule.max_distance),
+            128.0,
         )
-        mend = "Take the floor of the logarithm in float32 or wider."
-        return found(patient, "D-BIAS", "wrong", message, mend, float(at - wanted), 0.0)
-    return _numbers(patient) or Passed("D-BIAS", "every boundary is T5's")
+    return None
 
 
 def _rows_in_order(patient: Patient) -> Verdict:
@@ -215,7 +272,9 @@ def _rows_in_order(patient: Patient) -> Verdict:
     line = torch.cat((rows[-1], rows[0, 1:]))
     step = line.diff()
     if bool((step >= 0).all()) or bool((step <= 0).all()):
-        return Passed("D-BIAS", "the rows of a clipped table, in order")
+        return _idle(patient, len(line.unique())) or Passed(
+            "D-BIAS", "the rows of a clipped table, in order"
+        )
     return found(
         patient,
         "D-BIAS",
@@ -223,6 +282,24 @@ def _rows_in_order(patient: Patient) -> Verdict:
         f"From one end to the other distances read the rows {line[:4].tolist()} … "
         f"{line[-4:].tolist()}, not in order: an index below 0 came round.",
         "Row k + distance, distance from −k to k, needs 2k + 1 rows.",
+    )
+
+
+def _idle(patient: Patient, used: int) -> Finding | None:
+    """A good part of the rows of its one table is read at no distance."""
+    table = parameters(patient.subject)[0]
+    count = table.numel() // reading(patient).heads
+    if 4 * used > 3 * count:
+        return None
+    return found(
+        patient,
+        "D-BIAS",
+        "risky",
+        f"Of {count} rows of its table distances read {used}: the others are never "
+        "trained, and distances that should differ share a row.",
+        "Clip the distance from −k to k first, then add k to make it an index.",
+        float(used),
+        float(count),
     )
 
 
@@ -281,7 +358,11 @@ def _numbers(patient: Patient) -> Verdict | None:
         return Passed("D-BIAS", f"{count} rows are read in T5's order")
     m, n = (int(i) for i in (rows != wanted).nonzero()[0])
     mirrored = torch.equal(rows, t5_bucket(-relative, bidirectional=both, **sizes))
-    what = "directions are swapped" if mirrored else "rows are numbered in another way"
+    what = "rows are numbered in another way"
+    if mirrored:
+        what = "directions are swapped"
+    elif both and torch.equal(rows, rows.T):
+        what = "two directions share their rows, and the other half is never read"
     message = (
         f"Relative position {n - m} (key − query) reads row {int(rows[m, n])}, in T5 "
         f"row {int(wanted[m, n])}: the {what}."

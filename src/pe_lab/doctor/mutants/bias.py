@@ -449,6 +449,27 @@ def _swapped_ids(q_pos: Tensor, k_pos: Tensor) -> Tensor:
     return _by_ids(q_pos, k_pos, lambda gaps: -gaps)
 
 
+class _FromTheFirst(nn.Module):
+    """T5's table by queries that count from the first key, with rows of its own."""
+
+    def __init__(self, rows: Callable[[Tensor], Tensor], count: int = 32) -> None:
+        super().__init__()
+        self.table, self.rows = nn.Embedding(count, 4), rows
+
+    def forward(self, q_len: int, k_len: int) -> Tensor:
+        device = self.table.weight.device
+        keys = torch.arange(k_len, device=device)
+        relative = keys - torch.arange(q_len, device=device)[:, None]
+        return self.table(self.rows(relative)).permute(2, 0, 1)
+
+
+def _two_logarithms(relative: Tensor) -> Tensor:
+    size = relative.abs()
+    wide = (size.clamp(min=1) / 8).log() / math.log2(128 / 8) * 8
+    rows = torch.where(size < 8, size, (8 + wide.long()).clamp(max=15))
+    return rows + 16 * (relative > 0)
+
+
 def _mutant(
     name: str,
     make: Callable[[], Any],
@@ -837,6 +858,36 @@ MUTANTS = (
         lambda: _wraps_ids,
         "D-SHIFT D-LEN",
         "ids 511, 512: distance 511, right 1",
+    ),
+    _mutant(
+        "T5 from the first key, directions swapped",
+        lambda: _FromTheFirst(lambda r: t5_bucket(-r, bidirectional=True)),
+        "D-BIAS",
+        "32 rows: key − query = 1 reads row 1, right 17",
+    ),
+    _mutant(
+        "T5 from the first key, distances without a direction",
+        lambda: _FromTheFirst(lambda r: t5_bucket(-r.abs(), bidirectional=True)),
+        "D-BIAS",
+        "32 rows: key − query = 1 reads row 1, right 17",
+    ),
+    _mutant(
+        "T5 with two logarithms",
+        lambda: _FromTheFirst(_two_logarithms),
+        "D-BIAS",
+        "32 rows: distance 120 reads row 13, right 15",
+    ),
+    _mutant(
+        "index clipped from 0 to k",
+        lambda: _FromTheFirst(lambda r: (r + 16).clamp(0, 16), count=33),
+        "D-BIAS",
+        "33 rows: key − query = 1 and 2 read row 16",
+    ),
+    _mutant(
+        "ALiBi of squares",
+        lambda: lambda q, k: -_slopes() * _gaps(q, k) ** 2,
+        "D-BIAS",
+        "3 keys: key 0 is −2 against key 2, right −1",
     ),
     _mutant("ids swapped", lambda: _swapped_ids, "D-BIAS", "2×2: (1, 0) is +½"),
 )
