@@ -651,6 +651,7 @@ _WIDTH = (
 )
 _LADDER = (
     _m("exponents i/d", _power(lambda i, d: i / d), "D-BASE", expected=PAPER),
+    _m("logarithms of positions", _at(lambda x, p: p.float().log1p()), "D-SHIFT"),
     _m("exponents 2i/(d−1)", _power(lambda i, d: 2 * i / (d - 1)), "D-BASE"),
     _m(
         "step counted twice",

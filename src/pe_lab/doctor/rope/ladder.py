@@ -225,6 +225,8 @@ def _uneven(patient: Patient, found: Survey, near: Tensor) -> Finding | None:
     off = float(wrapped(seen - steps * speed).abs().max())
     if off <= 1e-4 * max(1.0, float(found.omega.abs().max())):
         return None
+    if _bent(seen):
+        return _curved(patient, off)
     return found_wrong(
         patient,
         "D-LONG",
@@ -234,6 +236,32 @@ def _uneven(patient: Patient, found: Survey, near: Tensor) -> Finding | None:
         tolerance=1e-4,
         remedy="Make angles in float32 or wider, as position times frequency.",
     )
+
+
+def _curved(patient: Patient, off: float) -> Finding:
+    return found_wrong(
+        patient,
+        "D-SHIFT",
+        "Angles follow a curve of the position, not a line: from 6 to 7 a pair turns "
+        f"otherwise than from 0 to 1 (off by {off:.2g} radians), so scores do not "
+        "depend on m − n alone.",
+        value=off,
+        tolerance=1e-4,
+        remedy="Use positions as they are: no logarithm, root, or share of a text.",
+    )
+
+
+def _bent(seen: Tensor) -> bool:
+    """Whether all slow pairs go by one curve of the position, far from a line."""
+    slow = seen[:, (seen.abs().amax(0) < 1) & (seen[1].abs() > 1e-5)]
+    if slow.shape[1] < 2 or len(seen) < 4:
+        return False
+    curve = slow / slow[1]
+    spread = float((curve[-1] - curve[-1].median()).abs().max())
+    steps = curve.median(1).values.diff()
+    # 16 bits round by 2^-8; a curve bends more, and steps keep their sign
+    away = abs(float(curve[-1].median()) / (len(seen) - 1) - 1)
+    return away > 0.05 and spread < 0.05 and bool((steps > 0).all())
 
 
 def _unexpected(
@@ -288,13 +316,31 @@ def _slip(patient: Patient, found: Survey, named: dict[str, Any]) -> Finding | N
     """Ladders that are a known slip, and no known convention."""
     text = _slip_text(found, named)
     if not text:
-        return None
+        return _halved(patient, found, named)
     return found_wrong(
         patient,
         "D-BASE",
         text,
         value=float(found.omega[-1].abs()),
         remedy="ω_i = base^(−2i/rotary_dim) for i = 0, 1, …, rotary_dim/2 − 1.",
+    )
+
+
+def _halved(patient: Patient, found: Survey, named: dict[str, Any]) -> Finding | None:
+    """Base 100 along one axis, where 10⁴ and a lost 2 give the same ladder."""
+    several = getattr(patient.adapt, "ids", "row")[0].isdigit()
+    hundred = named["scaling"] == "none" and abs(named["base"] / 100 - 1) <= FIT
+    if several or not hundred or len(found.pairs) < 4 or "base" in expected(patient):
+        return None
+    slowest = float(found.omega[-1].abs())
+    return Finding(
+        "D-BASE",
+        "differs",
+        f"The slowest pair repeats after {math.tau / slowest:.0f} positions: base 100, "
+        "as image models have it, and as base 10000 gives with i/d instead of 2i/d.",
+        slowest,
+        remedy="For text ω_i = base^(−2i/rotary_dim): torch.arange(0, rotary_dim, 2).",
+        chapter=ROTATE,
     )
 
 

@@ -168,7 +168,7 @@ def _in_autocast(patient: Patient, call: Callable[..., Any]) -> None:
 
 
 _DISTURBANCES: dict[str, Callable[[Patient, Callable[..., Any]], None]] = {
-    "a call with the same input": lambda patient, call: None,
+    "a call at other positions": lambda patient, call: None,
     "a long input": _long,
     "a bfloat16 input": _coarse(torch.bfloat16),
     "a float16 input": _coarse(torch.float16),
