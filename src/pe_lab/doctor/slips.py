@@ -60,6 +60,11 @@ _ANGLES: dict[str, Angle] = {
     "the frequency is added to the position instead of multiplied with it": (
         lambda p, i, c, d: p + _fall(2 * i / d)
     ),
+    "cosines are taken of the sines, whose columns were overwritten first": (
+        lambda p, i, c, d: torch.where(
+            c > 2 * i, (p * _fall(2 * i / d)).sin(), p * _fall(2 * i / d)
+        )
+    ),
     "the exponent has no position in it: every row is the same": (
         lambda p, i, c, d: _fall(2 * i / d) + 0 * p
     ),
@@ -88,6 +93,8 @@ def _same(wrong: Tensor, seen: Tensor) -> bool:
     both = wrong.isfinite() & seen.isfinite()
     if int(both.sum()) <= both.numel() // 2:
         return False
+    if bool((seen == seen[:1]).all()) and not bool((wrong == wrong[:1]).all()):
+        return False  # rows that are one and the same, not rows that differ a little
     return float((wrong - seen)[both].abs().max()) <= 2e-2
 
 

@@ -295,6 +295,22 @@ class _Grid(nn.Module):
         return x + code.reshape(height, width, channels).to(x)
 
 
+class _Numbered(nn.Module):
+    """Rows by ids from a buffer (1, rows), as encoders of text keep them."""
+
+    ids: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(ROWS, D)
+        ids = torch.arange(ROWS)[None]
+        self.register_buffer("ids", ids, persistent=False)
+
+    def forward(self, x: Tensor, ids: Tensor | None = None) -> Tensor:
+        ids = self.ids[:, : x.shape[1]] if ids is None else ids
+        return x + self.table(ids)
+
+
 def _sick(
     name: str,
     make: Callable[[], Any],
@@ -391,6 +407,7 @@ MUTANTS = (
     _sick("one mask for the batch", _mod(lambda s, x: (x + _rows(s, x)) * s.dropout(torch.ones_like(x[:1])), rate=0.1), "D-SCALE", smallest="p=0.5: rows of the batch lose different entries"),
     _sick("writes into x", _mod(_in_place), "D-INPUT", smallest="x is what it was"),
     _sick("a grid flattened by columns", lambda: _Grid(lambda h, w: grid(w, h)), "D-GRID", options=_GRID, source="huggingface/diffusers#11309", smallest="2×3: rows 0, 0, 0, 1, 1, 1"),
+    _sick("a grid counted by both its sides", lambda: _Grid(lambda h, w: torch.stack((torch.arange(h * w) // w, torch.arange(h * w) % h), -1)), "D-GRID", options=_GRID, smallest="2×3: columns 0, 1, 2, 0, 1, 2"),
     _sick("a grid with the row for both axes", lambda: _Grid(lambda h, w: grid(h, w)[:, :1].expand(-1, 2)), "D-GRID", options=_GRID, smallest="2×3: columns 0, 1, 2, 0, 1, 2"),
 )  # fmt: skip
 
@@ -442,6 +459,7 @@ HEALTHY = (
     _well("the encoding alone", _mod(_rows), {**_SINES, "scale": 0.0}, ),
     _well("an odd width", _mod(_right, width=33), _SINES),
     _well("50 rows", _mod(_right, rows=50), _SINES),
+    _well("rows by a buffer of ids", _Numbered, {"scheme": "learned"}),
     _well("8 rows", _mod(_right, rows=9), {"scheme": "sinusoidal"}),
     _well("learned", lambda: _Learned(lambda t, x: t(torch.arange(x.shape[1], device=x.device))), {"scheme": "learned"}),
     _well("learned, a slice", lambda: _Learned(lambda t, x: t.weight[: x.shape[1]]), {"scheme": "learned"}),

@@ -106,6 +106,13 @@ def _next_cosine(length: int, width: int) -> Tensor:
     return torch.stack((sines, cosines), dim=-1).flatten(-2)
 
 
+def _overwritten(length: int, width: int) -> Tensor:
+    """Cosines of columns that already hold sines."""
+    table = _woven(_places(length) * _right(_pairs(width), width), width)
+    table[:, 1::2] = table[:, : width // 2 * 2 : 2].cos()
+    return table
+
+
 def _swapped_indices(length: int, width: int) -> Tensor:
     position = torch.arange(0, width, 2).float()[None, :]
     exponent = 2 * torch.arange(length).float()[:, None] / width
@@ -253,6 +260,7 @@ MUTANTS = (
     _sick("steady frequencies: a linear ladder", _of(lambda i, d: 1 - 2 * i / d), "D-BASE", smallest="d=4: frequencies 1 and 0.01"),
     _sick("another base than expected", _of(lambda i, d: 5e5 ** (-2 * i / d)), "D-BASE", options={"expected": {"base": 1e4}}, smallest=_ONE),
     _sick("positions added up", _at(lambda n: torch.arange(n).cumsum(0)), "D-BASE", smallest="L=3, d=2: row 2 is [0.9093, −0.4161]"),
+    _sick("cosines of sines", _overwritten, "D-BASE", "D-LAYOUT", smallest="L=2, d=2: row 1 is [0.8415, 0.5403]"),
     _sick("squared positions", _at(lambda n: torch.arange(n) ** 2), "D-BASE", smallest="L=3, d=2: row 2 is [0.9093, −0.4161]"),
     _sick("halves where turns are expected", _halves, "D-LAYOUT", source="allenai/allennlp#2993", options={"expected": {"order": "interleaved"}}, smallest=_ONE),
     _sick("cosine first where sine is expected", lambda n, d: sinusoidal(n, d).unflatten(1, (-1, 2)).flip(-1).flatten(1), "D-LAYOUT", options={"expected": {"order": "interleaved"}, "d_model": 32}, smallest="row 0 is [0, 1, …]"),
@@ -298,6 +306,7 @@ MUTANTS = (
     _sick("every second row empty", _after(lambda t: t * (torch.arange(len(t)) % 2 == 0)[:, None]), "D-NORM", "D-LEN", smallest="row 1 is not 0"),
     _sick("two rows alike", lambda n, d: sinusoidal(n, d)[torch.arange(n) // 2], "D-BASE", "D-ORDER", "D-NORM", smallest="row 1 is not row 0"),
     _sick("squared", _after(lambda t: t**2), "D-NORM", "D-BASE", "D-LAYOUT", smallest="sin² + cos² = 1"),
+    _sick("times √d", lambda n, d: sinusoidal(n, d) * math.sqrt(d), "D-SCALE", smallest="row 0 is [0, 1, …]"),
     _sick("cut off at 0", _after(lambda t: t.relu()), "D-NORM", "D-BASE", smallest="sin² + cos² = 1"),
     _sick("squeezed by tanh", _after(lambda t: t.tanh()), "D-NORM", "D-BASE", smallest="sin² + cos² = 1"),
     _sick("row 0 kept for padding", lambda n, d: torch.cat((torch.zeros(1, d), sinusoidal(n, d)))[:n], "D-OFFSET", source="huggingface/sentence-transformers#3879", options={"d_model": 32}, smallest="row 0 is [0, 1, …]"),

@@ -93,6 +93,9 @@ def _judge_mixed(patient: Patient, reading: Reading, channel: int) -> Verdict:
             f"The cells are those of a {width}×{height} grid: the axes were flattened "
             f"in the other order than the {height}×{width} image is.",
         )
+    same = _one_code(reading.table, width)
+    if same is not None:
+        return _bad(patient, f"{same}: an index came round, or axes were swapped.")
     if reading.learns or (reading.code is None and not _wavy(reading)):
         return NotApplicable("D-GRID", "each cell has a row of its own")
     if read(reading.table) is not None:
@@ -106,6 +109,17 @@ def _judge_mixed(patient: Patient, reading: Reading, channel: int) -> Verdict:
             chapter=CHAPTER,
         )
     return _bad(patient, f"Channel {channel} varies with the row and with the column.")
+
+
+def _one_code(table: Tensor, width: int) -> str | None:
+    """Two cells that have one code, in words."""
+    seen: dict[tuple[float, ...], int] = {}
+    for cell, code in enumerate(table.tolist()):
+        before = seen.setdefault(tuple(code), cell)
+        if before != cell:
+            a, b = divmod(before, width), divmod(cell, width)
+            return f"Cells {a} and {b} have one code"
+    return None
 
 
 def _axis_by_axis(patient: Patient, reading: Reading, order: str) -> list[Verdict]:

@@ -347,7 +347,23 @@ def _gain(patient: Patient, reading: Reading) -> Verdict:
             value=code.gain,
             chapter="07 Add, scale, and find the √d_model bug",
         )
+    root = math.sqrt(reading.width)
+    if abs(code.gain / root - 1) < 1e-3 and root > 1 and not expects(patient, "gain"):
+        return _drowns(patient, code.gain)
     return passed("D-NORM", "sin² + cos² = gain² in every pair", code.gain)
+
+
+def _drowns(patient: Patient, gain: float) -> Verdict:
+    return bad(
+        patient,
+        "D-SCALE",
+        "risky",
+        f"The code has amplitude {gain:.4g} = √d: it drowns embeddings of standard "
+        "deviation 1. If it is meant so, say expected={'gain': …}.",
+        "Multiply the embeddings by √d, not the code.",
+        value=gain,
+        chapter="07 Add, scale, and find the √d_model bug",
+    )
 
 
 @sorted_out("D-OFFSET", grids=False)
