@@ -69,8 +69,8 @@ def diagnose(
         kind: one of these words; without it the subject is tried as each.
         seconds: of wall time, at most, for the whole examination.
         options: sizes, where they cannot be guessed (d_model, head_dim, num_heads,
-            max_len, vocab_size), and `expected`, a dict of what the identity should be,
-            such as ``{"base": 5e5, "layout": "interleaved"}``.
+            max_len, vocab_size, axes=(rows, columns)), and `expected`, a dict of what
+            the identity should be, such as ``{"base": 5e5, "layout": "interleaved"}``.
 
     Returns:
         a `Report`, in which the first finding names the bug.
@@ -117,7 +117,8 @@ def _recognise(
     lines = "\n".join(f"  {name}: {why}" for name, why in tried.items())
     raise ValueError(
         f"subject needs to be of a kind that can be examined, got {_name(subject)}. "
-        f"Tried:\n{lines}\nAdapt the call by a lambda, and name the kind and sizes."
+        f"Tried:\n{lines}\nAdapt the call by a lambda, and name the kind and sizes, "
+        "such as d_model=64, or axes=(rows, columns) of a grid."
     )
 
 
