@@ -29,7 +29,11 @@ def check_padding(here: Bench) -> Verdict | list[Verdict]:
 def _reading(here: Bench) -> list[Verdict]:
     """Whether the mask is read as its name says."""
     name, hides = here.plan.mask, here.plan.form.hides
-    usual = {"attention_mask": False, "key_padding_mask": True}.get(name, hides)
+    usual = {
+        "attention_mask": False,
+        "key_padding_mask": True,
+        "src_key_padding_mask": True,
+    }.get(name, hides)
     if hides == usual:
         return []
     told = "hides" if hides else "shows"
