@@ -35,6 +35,9 @@ def check_width(patient: Patient) -> list[Verdict]:
         return [NotApplicable("D-DIM", "it does not rotate, or cannot be read")]
     problems = Problems(patient, "D-DIM")
     _look_at_width(problems, keys)
+    told = _sections(keys, head_dim(keys), share_of(keys))
+    if told is not None and not problems.found:
+        problems.add("wrong", *told)
     return problems.or_passed("an even number of a head's channels turns")
 
 
@@ -56,8 +59,6 @@ def _look_at_width(problems: Problems, keys: Config) -> None:
             "rotary_dim counts channels of one head, not of the model.",
             float(channels),
         )
-    elif (told := _sections(keys, dim, share)) is not None:
-        problems.add("wrong", *told)
     elif dim is not None and dim % 2 and share == 1 and channels is None:
         problems.add(
             "wrong",

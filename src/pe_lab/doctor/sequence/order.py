@@ -24,34 +24,31 @@ def check_order(here: Bench) -> Verdict:
     found, wanted = here.facts["scheme"], here.expected("scheme")
     if (without := _no_default(here)) is not None:
         return without
-    if found == "none" and wanted is None and (table := _unused(here)):
-        return Finding(
-            "D-ORDER",
-            "risky",
-            f"It holds a table of positions, {table}, and yet nothing but the causal "
-            "mask tells it the order of tokens: all of them get the same row."
-            if here.facts["causal"]
-            else f"It holds a table of positions, {table}, and yet does not know the "
-            "order of tokens: all of them get the same row, or none.",
-            remedy="Look the rows up by 0, 1, 2, … along the tokens.",
-            chapter=_BREAK,
-        )
     if found == "none":
-        wrong = wanted is not None and wanted not in _NONE
-        return Finding(
-            "D-ORDER",
-            "wrong" if wrong else "note",
-            "It does not know the order of tokens: moved tokens give moved outputs."
-            if not here.facts["causal"]
-            else "Nothing but the causal mask tells it the order of tokens.",
-            remedy="Add a positional encoding, unless none is meant."
-            if not wrong
-            else "Check that the encoding is applied, along the tokens, in what runs.",
-            chapter=_BREAK,
-        )
+        return _no_order(here, wanted)
     if wanted in _NONE and here.facts["ordered"]:
         return Finding("D-ORDER", "wrong", "It knows positions, and should not.")
     return _uses_positions(here)
+
+
+def _no_order(here: Bench, wanted: Any) -> Finding:
+    """Whether none is meant: not if another scheme is expected, or a table is there."""
+    table = _unused(here) if wanted is None else ""
+    wrong = wanted is not None and wanted not in _NONE
+    message = (
+        "Nothing but the causal mask tells it the order of tokens"
+        if here.facts["causal"]
+        else "It does not know the order of tokens: moved tokens give moved outputs"
+    )
+    if table:
+        message += f", though it holds a table of positions, {table}"
+    remedy = "Check that the encoding is applied, along the tokens, in what runs."
+    if not wrong:
+        remedy = "Add a positional encoding, unless none is meant."
+    if table:
+        remedy = "Look the rows up by 0, 1, 2, … along the tokens."
+    severity = "wrong" if wrong else "risky" if table else "note"
+    return Finding("D-ORDER", severity, f"{message}.", remedy=remedy, chapter=_BREAK)
 
 
 def _no_default(here: Bench) -> Finding | None:
