@@ -80,11 +80,11 @@ def attention(
     Source: Vaswani et al. 2017, section 3.2.1, equation 1.
 
     Example:
-        >>> x, v = torch.zeros(1, 1, 2, 4), torch.tensor([[[[2.0], [4.0]]]])
+        >>> x = torch.zeros(1, 1, 2, 4)
+        >>> v = torch.tensor([[[[2.0], [4.0]]]])
         >>> pe_lab.attention(x, x, v, causal=True).flatten()  # the mean of what is seen
         tensor([2., 3.])
-        >>> nothing = torch.zeros(2, 2, dtype=torch.bool)
-        >>> pe_lab.attention(x, x, v, mask=nothing).flatten()
+        >>> pe_lab.attention(x, x, v, mask=torch.zeros(2, 2).bool()).flatten()
         tensor([0., 0.])
     """
     _refuse(q, k, v)

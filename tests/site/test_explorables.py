@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from playwright.sync_api import Locator, Page
 from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
@@ -9,7 +11,16 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeoutError
 from tests.site.built import SITE, chapters
 
 READY = "[data-pe-ready]"
-CHAPTERS = chapters() or ["no site"]
+NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
+
+
+def explores(chapter: str) -> bool:
+    """Whether a chapter's source shows an explorable; some questions have none."""
+    source = NOTEBOOKS / Path(chapter).with_suffix(".py").name
+    return "pe_lab.explore." in source.read_text(encoding="utf-8")
+
+
+CHAPTERS = [chapter for chapter in chapters() if explores(chapter)] or ["no site"]
 
 # All that a reader can see of an explorable: its text, its drawing, its pixels.
 LOOK = """figure => figure.innerText + [...figure.querySelectorAll("svg")]
