@@ -1168,7 +1168,7 @@ for row in peers["rows"]:
 
 # %% [markdown]
 # Most of it is of the last family, *on this path*: a module that is built in 16 bits, or cast as a whole.
-# The rest is about a second call, or one that is longer.
+# The rest is about a second call, a longer text, or keys of a config that are not read.
 # Some is intended, and documented: a family that was trained with biases in bfloat16 needs them so.
 # And a few pieces have none of this, which is what a healthy report looks like.
 
