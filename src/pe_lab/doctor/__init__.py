@@ -26,14 +26,14 @@ from pe_lab.doctor.report import (
     Verdict,
 )
 
-__all__ = [
-    "Finding",
-    "NotApplicable",
-    "Passed",
+__all__ = [  # in the order of the API page
+    "diagnose",
     "Report",
+    "Finding",
+    "Passed",
+    "NotApplicable",
     "SEVERITIES",
     "confusion",
-    "diagnose",
     "mutants",
 ]
 

@@ -328,7 +328,7 @@ _TINY = {"embedding_std": D**-0.5}
 _GRID = {"axes": (5, 9)}
 
 MUTANTS = (
-    _sick("along the batch", _mod(lambda s, x: s.dropout(x + s.pe[: x.shape[0], None])), "D-ORDER", source="pytorch/tutorials#1547", smallest=_BATCH),
+    _sick("along the batch", _mod(lambda s, x: s.dropout(x + s.pe[: x.shape[0], None])), "D-ORDER", source="datawhalechina/hello-agents#61", smallest=_BATCH),
     _sick("length of the batch", _mod(lambda s, x: x + s.pe[None, : x.shape[0]]), "D-ORDER", "D-SHAPE", source="KasperGroesLudvigsen/influenza_transformer#9", smallest=_BATCH),
     _sick("rows of the batch for tokens", _mod(lambda s, x: x + s.pe[: x.shape[0]].unsqueeze(1).expand(-1, x.shape[1], -1)), "D-ORDER", source="songyangco/GETNext#2", smallest=_BATCH),
     _sick("batch and tokens counted through", _mod(lambda s, x: x + s.pe[: x.shape[0] * x.shape[1]].reshape(x.shape)), "D-BATCH", "D-ORDER", smallest=_BATCH),

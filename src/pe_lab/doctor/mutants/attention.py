@@ -460,7 +460,7 @@ MUTANTS = (
             expected=_ROPE),
     _mutant("another branch with a mask", OtherPath, "D-LAYER", "D-PAD"),
     _mutant("added along the batch", AlongBatch, "D-ORDER",
-            source="pytorch/tutorials#1547",
+            source="datawhalechina/hello-agents#61",
             smallest="B = 2, L = 3, x = 0: every row must be [pe0, pe1, pe2]"),
     _mutant("writes into its input", InPlace, "D-INPUT"),
     _mutant("length first", LengthFirst, "D-BATCH"),
