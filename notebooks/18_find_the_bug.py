@@ -986,7 +986,7 @@ print("bfloat16: spacing", torch.finfo(torch.bfloat16).eps, "rounding", 2**-8)
 # | `D-DTYPE` | 16-bit inputs, casts, autocast, default dtypes | float32 |
 # | `D-STATE` | buffers, gradients, aliases, inference mode, loading | this path |
 # | `D-MODE` | train and eval mode ({ref}`ch-add`) | eval mode |
-# | `D-EXPORT` | lengths other than that of the trace; only named, not made, because tracing takes too long | the traced length |
+# | `D-EXPORT` | whether a program exported at one length runs at another; made where `compile=True` asks for it | the traced length |
 # | `D-ALIGN` | rows of a bias when there are more keys than queries | equal lengths |
 # | `D-BIAS` | slopes, buckets, clipping, sign, symmetry, alignment | equal lengths, powers of two |
 # | `D-GRID` | row code against rows, column code against columns | squares |

@@ -14,7 +14,6 @@ from tests.book.chapters import ROOT
 FIELDS = {"id", "title", "hides", "checks", "chapter", "reports", "text"}
 REPORT = re.compile(r"[A-Za-z0-9][\w-]*/[\w.-]+#\d+")
 CHECK = re.compile(r'"(D-[A-Z]+)"')
-NOT_YET = {"D-EXPORT"}  # of the checks of the index, those no kind makes
 
 FAMILIES = pe_bugs.families()
 BUGS = list(chain.from_iterable(family["bugs"] for family in FAMILIES))
@@ -52,7 +51,7 @@ def test_its_reports_have_addresses_and_none_is_named_twice(bug):
 @each_bug
 def test_its_chapter_and_its_checks_are_there(bug):
     assert bug["chapter"] in labels()
-    assert set(bug["checks"]) <= known_checks() | NOT_YET
+    assert set(bug["checks"]) <= known_checks()
 
 
 def test_ids_and_titles_name_one_bug_each():
@@ -79,7 +78,7 @@ def test_the_chapter_lists_every_check_that_the_doctor_makes():
     table = chapter.read_text(encoding="utf-8").partition("(sec-bugs-checks)=")[2]
     listed = re.findall(r"(?m)^# \| `(D-[A-Z]+)` \|", table)
     assert len(set(listed)) == len(listed)
-    assert set(listed) == known_checks() | NOT_YET
+    assert set(listed) == known_checks()
 
 
 def test_an_entry_links_its_reports():

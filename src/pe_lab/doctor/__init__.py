@@ -70,7 +70,8 @@ def diagnose(
         seconds: of wall time, at most, for the whole examination.
         options: sizes, where they cannot be guessed (d_model, head_dim, num_heads,
             max_len, vocab_size, axes=(rows, columns)), and `expected`, a dict of what
-            the identity should be, such as ``{"base": 5e5, "layout": "interleaved"}``.
+            the identity should be, such as ``{"base": 5e5, "layout": "interleaved"}``;
+            `compile=True` also exports rotations and sums with an open length.
 
     Returns:
         a `Report`, in which the first finding names the bug.

@@ -189,10 +189,10 @@ class RoPE(PositionalEncoding):
         )
 
     def _are_few(self, q: Tensor, k: Tensor) -> bool:
+        if not refuse.readable(q) or autocasts(q):  # a tracer would keep the answer
+            return False
         whole = self.rotary_dim == self.head_dim and self.compat is None
-        few = q.numel() + k.numel() <= _FEW and q.dtype != torch.float64
-        plain = refuse.readable(q) and not autocasts(q)
-        return whole and few and plain
+        return whole and q.dtype != torch.float64 and q.numel() + k.numel() <= _FEW
 
     def _table(self, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
         positions, inv_freq = positions.to(x.device), self.inv_freq.to(x.device)

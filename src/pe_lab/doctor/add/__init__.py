@@ -13,9 +13,11 @@ from pe_lab.doctor import table
 from pe_lab.doctor.add import checks as add_checks
 from pe_lab.doctor.add import state as add_state
 from pe_lab.doctor.add.call import Add, parts, tensors_of, widths
+from pe_lab.doctor.export import check_export
 from pe_lab.doctor.guard import Failure, Guard
 from pe_lab.doctor.kind import Adapter, Kind, Patient
-from pe_lab.doctor.reading import measure
+from pe_lab.doctor.reading import Reading, measure
+from pe_lab.doctor.report import NotApplicable, Verdict
 from pe_lab.doctor.table import checks as table_checks
 from pe_lab.doctor.table import grid as grid_checks
 from pe_lab.doctor.table import sinusoid as sinusoid_checks
@@ -184,6 +186,15 @@ def _sizes(subject: Any, width: int) -> tuple[int, ...]:
     return tuple(sorted(set(found), reverse=True))[:4]
 
 
+def check_traced(patient: Patient) -> Verdict:
+    """Exported with an open length, where that is asked for."""
+    reading = patient.facts.get("reading")
+    if not isinstance(reading, Reading) or reading.axes:
+        return NotApplicable("D-EXPORT", "it takes no text of any length")
+    width = reading.width
+    return check_export(patient, lambda n: (add_checks.embeddings((2, n, width)),))
+
+
 KIND = Kind(
     "add",
     "module(x: B×L×d) → x + encoding",
@@ -219,5 +230,6 @@ KIND = Kind(
         add_state.check_inference,
         add_state.check_cast,
         add_state.check_state_dict,
+        check_traced,
     ),
 )

@@ -328,6 +328,7 @@ _TINY = {"embedding_std": D**-0.5}
 _GRID = {"axes": (5, 9)}
 
 MUTANTS = (
+    _sick("a loop over rows, exported", _mod(lambda s, x: x + torch.stack([s.pe[i] for i in range(x.shape[1])])), "D-EXPORT", source="neuralmagic/sparseml#1826", options={"compile": True}),
     _sick("along the batch", _mod(lambda s, x: s.dropout(x + s.pe[: x.shape[0], None])), "D-ORDER", source="datawhalechina/hello-agents#61", smallest=_BATCH),
     _sick("length of the batch", _mod(lambda s, x: x + s.pe[None, : x.shape[0]]), "D-ORDER", "D-SHAPE", source="KasperGroesLudvigsen/influenza_transformer#9", smallest=_BATCH),
     _sick("rows of the batch for tokens", _mod(lambda s, x: x + s.pe[: x.shape[0]].unsqueeze(1).expand(-1, x.shape[1], -1)), "D-ORDER", source="songyangco/GETNext#2", smallest=_BATCH),
@@ -440,6 +441,8 @@ def _x_learned() -> nn.Module:
 _SINES = {"scheme": "sinusoidal", "base": 10000.0, "offset": 0, "gain": 1.0}
 
 HEALTHY = (
+    _well("sliced, exported", _mod(_right), _SINES, {"compile": True}),
+    _well("Sinusoidal, exported", _once(Sinusoidal, d_model=D), _SINES, {"compile": True}),
     _well("as tutorials write it", _mod(_right, rate=0.1), {**_SINES, "order": "interleaved", "scale": 1.0}),
     _well("as tutorials write it, 512 channels", _mod(_right, rate=0.1, width=512), _SINES),
     _well("halves", _mod(_right, table=sinusoidal(ROWS, D, order="halves")), {**_SINES, "order": "halves"}),

@@ -913,7 +913,26 @@ _TYPES = (
     _m("output kept and given again", _OneOutput, "D-STATE"),
     _m("input overwritten", _f(_in_place), "D-INPUT", "D-STATE"),
 )
-MUTANTS = (*_LAYOUT, *_WIDTH, *_LADDER, *_AXES, *_KEYS, *_MEMORY, *_TYPES)
+
+
+def _token_by_token(x: Tensor, p: Tensor) -> Tensor:
+    omega = _ladder(x.shape[-1])
+    tables = [_table(p[..., [i]], omega) for i in range(x.shape[2])]
+    rows = [_half(x[:, :, [i]], table) for i, table in enumerate(tables)]
+    return torch.cat(rows, dim=2)
+
+
+_EXPORT = (
+    _m(
+        "a loop over tokens, exported",
+        _f(_token_by_token),
+        "D-EXPORT",
+        source="neuralmagic/sparseml#1826",
+        compile=True,
+    ),
+)
+
+MUTANTS = (*_LAYOUT, *_WIDTH, *_LADDER, *_AXES, *_KEYS, *_MEMORY, *_TYPES, *_EXPORT)
 
 
 # ---------------------------------------------------------------------- healthy
@@ -986,6 +1005,7 @@ def _scaled(rule: Callable[[Tensor], Tensor]) -> Callable[[], RoPE]:
 
 
 _OURS = (
+    Healthy("half, exported", "rope", _rope(), {"layout": "half"}, {"compile": True}),
     _h("half", _rope(), layout="half", base=1e4, rotary_dim=64, gain=1.0),
     _h("interleaved", _rope(layout="interleaved"), layout="interleaved", base=1e4),
     _h("base 500000", _rope(base=5e5), base=5e5, scaling="none"),

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pe_lab.doctor.export import check_export
 from pe_lab.doctor.guard import Failure
 from pe_lab.doctor.kind import Patient
 from pe_lab.doctor.report import Finding, NotApplicable, Passed, Verdict
@@ -186,7 +187,12 @@ def check_state(patient: Patient) -> list[Verdict]:
         or _moved(patient)
         or Passed("D-STATE", "gradients pass, nothing is shared between calls")
     )
-    return [finding, NotApplicable("D-EXPORT", "compiling takes longer than a look")]
+    return [finding, check_export(patient, partial(_heads, patient))]
+
+
+def _heads(patient: Patient, length: int) -> tuple[Tensor, Tensor]:
+    x = random_heads(2, 3, length, head_dim(patient))
+    return x, torch.arange(2, 2 + length)
 
 
 def _gradient(patient: Patient) -> Finding | None:
