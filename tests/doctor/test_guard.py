@@ -44,6 +44,13 @@ def test_random_state_default_dtype_and_grad_mode_are_restored():
     assert torch.is_grad_enabled()
 
 
+def test_a_default_device_that_was_set_leaves_no_mode_behind():
+    """Under a mode, even that of the CPU, torch.compile refuses some calls."""
+    before = torch.overrides._get_current_function_mode_stack()
+    Guard(5).call(lambda: torch.set_default_device("meta"))
+    assert torch.overrides._get_current_function_mode_stack() == before
+
+
 @pytest.mark.parametrize(
     ("change", "seen"),
     [

@@ -163,7 +163,8 @@ def _as_it_was() -> Iterator[None]:
             torch.set_default_dtype(dtype)
             torch.set_grad_enabled(grad)
             if torch.get_default_device() != device:
-                torch.set_default_device(device)
+                # a CPU that is set is a mode, in which not everything can be compiled
+                torch.set_default_device(None if device.type == "cpu" else device)
             if torch.get_num_threads() != threads:
                 torch.set_num_threads(threads)
             random.setstate(drawn)
