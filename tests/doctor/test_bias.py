@@ -34,10 +34,11 @@ def test_correct_bias_is_left_in_peace(patient):
 
 def test_rates_of_the_whole_catalogue():
     """The targets: 95 % found, 90 % named, no false alarm."""
-    found = rates(outcomes([*mutants("bias"), *healthy("bias")]))
+    results = list(outcomes([*mutants("bias"), *healthy("bias")]))
+    found = rates(results)
     assert found["detected"] >= 0.95
     assert found["named"] >= 0.9
-    assert found["false alarms"] == 0
+    assert [r for r in results if r.alarm and not r.sick] == []
 
 
 def recognised(subject, **options):

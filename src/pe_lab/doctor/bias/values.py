@@ -83,6 +83,8 @@ def check_direction(patient: Patient) -> Verdict:
     if bool((far <= 0).all()) and bool((far < 0).any()):
         return _ahead(patient)
     if not bool((far >= 0).all()):
+        if parameters(patient.subject):
+            return NotApplicable("D-BIAS", "each head has learned a sign of its own")
         heads = (far > 0).nonzero().flatten().tolist()
         return found(
             patient,
