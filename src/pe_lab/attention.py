@@ -13,7 +13,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from pe_lab import refuse
-from pe_lab.encodings.base import NoPE, PositionalEncoding, autocasts, in_full
+from pe_lab.encodings.base import (
+    NoPE,
+    PositionalEncoding,
+    autocasts,
+    device_type,
+    in_full,
+)
 
 _AXES = "(batch, heads, length, head_dim)"
 _PLAIN = NoPE()
@@ -167,7 +173,7 @@ def _before(extra: Tensor, x: Tensor) -> Tensor:
 def _product_dtype(x: Tensor) -> torch.dtype:
     """In which dtype a fused kernel will take x."""
     if x.dtype == torch.float32 and autocasts(x):
-        return torch.get_autocast_dtype("cpu" if x.is_meta else x.device.type)
+        return torch.get_autocast_dtype(device_type(x))
     return x.dtype
 
 

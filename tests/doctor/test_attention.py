@@ -8,9 +8,9 @@ from torch import nn
 
 import pe_lab
 from pe_lab.doctor import diagnose
-from pe_lab.doctor.confusion import Outcome, rates
+from pe_lab.doctor.confusion import judged, rates
 from pe_lab.doctor.guard import Guard, fresh
-from pe_lab.doctor.mutants import Mutant, healthy, mutants
+from pe_lab.doctor.mutants import healthy, mutants
 from pe_lab.doctor.mutants.toy import Attend
 from pe_lab.doctor.sequence import gap, loud, modules_of, recognise
 
@@ -27,11 +27,7 @@ def examined(name):
 
 
 def outcome(patient):
-    report = examined(patient.name)
-    alarm, sick = report.severity in ("wrong", "risky"), isinstance(patient, Mutant)
-    first = report.findings[0].check if report.findings else ""
-    named = sick and alarm and first in patient.checks
-    return Outcome(patient.name, "attention", sick, alarm, first, named)
+    return judged(patient, examined(patient.name))
 
 
 @pytest.mark.parametrize("mutant", SICK, ids=lambda m: m.name)

@@ -7,8 +7,8 @@ import torch
 
 import pe_lab
 from pe_lab.doctor import diagnose
-from pe_lab.doctor.confusion import Outcome, rates
-from pe_lab.doctor.mutants import Mutant, healthy, mutants
+from pe_lab.doctor.confusion import judged, rates
+from pe_lab.doctor.mutants import healthy, mutants
 from pe_lab.doctor.mutants.model import StartsAgain
 from pe_lab.doctor.mutants.toy import Attend, Toy, turn
 
@@ -25,11 +25,7 @@ def examined(name):
 
 
 def outcome(patient):
-    report = examined(patient.name)
-    alarm, sick = report.severity in ("wrong", "risky"), isinstance(patient, Mutant)
-    first = report.findings[0].check if report.findings else ""
-    named = sick and alarm and first in patient.checks
-    return Outcome(patient.name, "model", sick, alarm, first, named)
+    return judged(patient, examined(patient.name))
 
 
 def test_names_are_told_apart():

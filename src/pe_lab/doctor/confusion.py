@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pe_lab.doctor import diagnose
+from pe_lab.doctor import Report, diagnose
 from pe_lab.doctor.mutants import Healthy, Mutant, healthy, mutants
 
 ALARMS = ("wrong", "risky")
@@ -55,11 +55,30 @@ def outcomes(patients: Iterable[Mutant | Healthy] | None = None) -> Iterator[Out
         everyone = (*mutants(), *healthy())
     for patient in everyone:
         report = diagnose(patient.make(), kind=patient.kind, **patient.options)
-        alarm = report.severity in ALARMS
-        first = report.findings[0].check if report.findings else ""
-        sick = isinstance(patient, Mutant)
-        named = isinstance(patient, Mutant) and alarm and first in patient.checks
-        yield Outcome(patient.name, patient.kind, sick, alarm, first, named)
+        yield judged(patient, report)
+
+
+def judged(patient: Mutant | Healthy, report: Report) -> Outcome:
+    """What a report comes to for a patient whose health is known.
+
+    Args:
+        patient: a mutant or a healthy one.
+        report: of `pe_lab.diagnose` on it.
+
+    Returns:
+        an `Outcome`.
+
+    Example:
+        >>> patient = pe_lab.doctor.mutants.healthy("slopes")[0]
+        >>> report = pe_lab.diagnose(patient.make(), kind="slopes", **patient.options)
+        >>> pe_lab.doctor.confusion.judged(patient, report).alarm
+        False
+    """
+    alarm = report.severity in ALARMS
+    first = report.findings[0].check if report.findings else ""
+    sick = isinstance(patient, Mutant)
+    named = isinstance(patient, Mutant) and alarm and first in patient.checks
+    return Outcome(patient.name, patient.kind, sick, alarm, first, named)
 
 
 def rates(results: Iterable[Outcome]) -> dict[str, float]:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pe_lab.doctor.guard import Failure, Guard, fresh
+from pe_lab.doctor.guard import Guard, fresh
 from pe_lab.doctor.report import Verdict
 
 # From a copy of the subject to the call that all checks of its kind use.
@@ -73,14 +73,3 @@ class Kind:
     recognise: Callable[[Any, Mapping[str, Any], Guard], Adapter | str]
     identify: Callable[[Patient], dict[str, Any]]
     checks: tuple[Check, ...]
-
-
-def first_result(guard: Guard, attempts: Mapping[str, Callable[[], Any]]) -> Any:
-    """(name, result) of the first attempt that does not fail, or the last Failure."""
-    failure = Failure(ValueError("nothing was tried"))
-    for name, attempt in attempts.items():
-        result = guard.call(attempt)
-        if not isinstance(result, Failure):
-            return name, result
-        failure = result
-    return failure

@@ -16,15 +16,16 @@ ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 
 def in_full(x: Tensor) -> torch.autocast:
     """A context in which autocast does not make products of x coarser."""
-    return torch.autocast(_device_type(x), enabled=False)
+    return torch.autocast(device_type(x), enabled=False)
 
 
 def autocasts(x: Tensor) -> bool:
     """Whether autocast would make products of x coarser."""
-    return torch.is_autocast_enabled(_device_type(x))
+    return torch.is_autocast_enabled(device_type(x))
 
 
-def _device_type(x: Tensor) -> str:
+def device_type(x: Tensor) -> str:
+    """The device that autocast knows x by; it knows no meta device."""
     return "cpu" if x.is_meta else x.device.type
 
 

@@ -122,9 +122,11 @@ class _Rotation(torch.autograd.Function):
 
 def in_blocks(x: Tensor, cos: Tensor, sin: Tensor, layout: str) -> Tensor:
     """The turned x without temporaries of x's size, each block while it is at hand."""
-    kernel: Callable[..., None] = _half
-    table: tuple[Tensor, ...] = (torch.cat((cos, cos), dim=-1), sin)
-    if layout == "interleaved":
+    kernel: Callable[..., None]
+    table: tuple[Tensor, ...]
+    if layout == "half":
+        kernel, table = _half, (torch.cat((cos, cos), dim=-1), sin)
+    else:
         kernel, table = _interleaved, (torch.complex(cos, sin),)
         x = x if _pairs_lie_together(x) else x.contiguous()
         if x.dtype == cos.dtype:
