@@ -540,7 +540,7 @@ from math import log
 from pe_lab import lab
 
 names = ["position/none", "position/sinusoidal"]
-quick = lab.run("stall", quick=True, variants=names)
+quick = lab.run("stall", size="quick", variants=names)
 blind, sees = (quick.final(name, "held_out_loss").item() for name in names)
 print("ln 16 =", round(log(16), 3))
 print("without position, within 0.01 of it:", abs(blind - log(16)) < 0.01)

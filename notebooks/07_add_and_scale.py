@@ -516,7 +516,7 @@ for name in ("right-long", "forgotten-long"):
 # Only the order of the losses is printed; the digits depend on the processor.
 
 # %%
-quick = lab.run("sqrt-d", quick=True, variants=["right", "forgotten", "both"])
+quick = lab.run("sqrt-d", size="quick", variants=["right", "forgotten", "both"])
 loss = {name: quick.final(name, "held_out_loss").item() for name in quick.variants}
 print("right below forgotten:", loss["right"] < loss["forgotten"])
 print("right below both:     ", loss["right"] < loss["both"])

@@ -30,8 +30,18 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _add_run(run: argparse.ArgumentParser) -> None:
-    run.add_argument("name", metavar="NAME", help="stall, add-concat or sqrt-d")
-    run.add_argument("--quick", action="store_true", help="some 10 CPU seconds")
+    from pe_lab.lab.experiments import EXPERIMENTS
+
+    run.add_argument("name", metavar="NAME", help=", ".join(EXPERIMENTS))
+    run.add_argument(
+        "--size", default="full", choices=("quick", "full", "gpu"),
+        help="full is what is shipped, gpu is larger where one is planned (full)",
+    )  # fmt: skip
+    run.add_argument(
+        "--quick", action="store_const", const="quick", dest="size",
+        help="the same as --size quick: some 10 CPU seconds",
+    )  # fmt: skip
+    run.add_argument("--device", default="cpu", metavar="D", help="cpu or cuda (cpu)")
     run.add_argument(
         "--seeds", type=int, metavar="N", help="seeds 0 … N-1 (3; quick 1)"
     )
@@ -91,7 +101,8 @@ def _run(options: argparse.Namespace) -> str:
 
     result = run(
         options.name,
-        quick=options.quick,
+        size=options.size,
+        device=options.device,
         variants=options.variants,
         seeds=options.seeds,
         jobs=options.jobs,

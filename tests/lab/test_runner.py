@@ -21,16 +21,16 @@ class Toy:
     def __init__(self):
         self.steps, self.calls, self.stop_before = 3, [], None
 
-    def config(self, variant, quick, text):
-        steps = 1 if quick else self.steps
+    def config(self, variant, size, text):
+        steps = 1 if size == "quick" else self.steps
         return {"variant": variant, "text": text, "recipe": {"steps": steps}}
 
-    def measure(self, config, seed, progress):
+    def measure(self, config, seed, session):
         if len(self.calls) == self.stop_before:
             raise KeyboardInterrupt
         self.calls.append((config["variant"], seed))
         for step in range(config["recipe"]["steps"]):
-            progress(step + 1)
+            session.progress(step + 1)
         loss = round(float(torch.rand(())), 6)
         return {"loss": Curve([0], [loss])}, {"loss": loss}
 
@@ -54,7 +54,7 @@ def test_every_variant_meets_every_seed(toy):
 
 
 def test_a_quick_run_takes_one_seed_few_variants_and_the_text_at_hand(toy):
-    result = run("toy", quick=True, text="kjv")
+    result = run("toy", size="quick", text="kjv")
     assert toy.calls == [("b", 0)]
     assert result.mode == "quick"
     assert result.runs[0].config["text"] == "topics"
@@ -124,7 +124,7 @@ def test_a_wrong_order_is_refused_before_anything_runs(toy, arguments, message):
 
 
 def test_two_processes_give_what_one_gives(tmp_path):
-    arguments = {"quick": True, "variants": ["permuted-abc/none", "fixed-abc/none"]}
+    arguments = {"size": "quick", "variants": ["permuted-abc/none", "fixed-abc/none"]}
     two = run("stall", jobs=2, out=tmp_path, **arguments)
     one = run("stall", **arguments)
     for a, b in zip(two.runs, one.runs, strict=True):

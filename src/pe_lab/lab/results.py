@@ -42,6 +42,24 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Profile:
+    """One quantity of a trained model along an axis, such as length or position.
+
+    Attributes:
+        at: the places on the axis, for example lengths of text.
+        values: the quantity there; losses are in nats per token.
+
+    Example:
+        >>> loss = pe_lab.lab.Profile(at=[32, 64], values=[1.75, 2.25])
+        >>> dict(zip(loss.at, loss.values))[64]
+        2.25
+    """
+
+    at: list[int]
+    values: list[float]
+
+
+@dataclass(frozen=True)
 class Run:
     """One variant with one seed.
 
@@ -52,6 +70,7 @@ class Run:
         curves: quantity → how it went.
         final: quantity → its value after the last step.
         provenance: commit, versions, device, date, wall and CPU seconds.
+        profiles: quantity → how it varies with length or position after the last step.
 
     Example:
         >>> run = pe_lab.lab.load("stall").runs[0]
@@ -65,6 +84,7 @@ class Run:
     curves: dict[str, Curve]
     final: dict[str, float]
     provenance: dict[str, Any] = field(default_factory=dict)
+    profiles: dict[str, Profile] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,7 +93,7 @@ class Result:
 
     Attributes:
         experiment: its name.
-        mode: "full" or "quick".
+        mode: its size, "full", "quick" or "gpu".
         runs: a `Run` for each variant and seed.
 
     Example:
@@ -146,6 +166,21 @@ class Result:
         curves = [_pick(run.curves, metric, variant) for run in self.of(variant)]
         values = np.array([curve.values for curve in curves])
         return np.array(curves[0].steps), values
+
+    def profile(self, variant: str, metric: str) -> tuple[np.ndarray, np.ndarray]:
+        """How a quantity of the trained model varies, for each seed.
+
+        Args:
+            variant, metric: their names.
+
+        Returns:
+            the places, (points,), and the values, (seeds, points).
+
+        Raises:
+            ValueError: as for `final`.
+        """
+        found = [_pick(run.profiles, metric, variant) for run in self.of(variant)]
+        return np.array(found[0].at), np.array([profile.values for profile in found])
 
     def at(self, variant: str, metric: str, step: int) -> np.ndarray:
         """The value of a curve at one of its steps, for each seed.
@@ -247,11 +282,12 @@ def shipped() -> list[str]:
     return sorted(file.stem for file in SHIPPED.glob("*.json"))
 
 
-def surroundings(seed: int) -> dict[str, Any]:
+def surroundings(seed: int, device: str = "cpu") -> dict[str, Any]:
     """What a run depends on besides its config: code, libraries, processor.
 
     Args:
         seed: of the run.
+        device: of the model.
     """
     libraries: dict[str, str | None] = {}
     for name in DATA_LIBRARIES:
@@ -259,7 +295,7 @@ def surroundings(seed: int) -> dict[str, Any]:
             libraries[name] = version(name)
         except PackageNotFoundError:
             libraries[name] = None
-    return provenance(seed=seed).to_dict() | {"device": "cpu", "libraries": libraries}
+    return provenance(seed=seed).to_dict() | {"device": device, "libraries": libraries}
 
 
 def write_json(path: Path, content: dict[str, Any]) -> None:
@@ -312,7 +348,9 @@ def write_run(path: Path, experiment: str, run: Run) -> None:
 def run_from(content: dict[str, Any]) -> Run:
     """A run from its JSON form."""
     curves = {name: Curve(**curve) for name, curve in content["curves"].items()}
-    return Run(**{**content, "curves": curves})
+    found = content.get("profiles", {}).items()
+    profiles = {name: Profile(**profile) for name, profile in found}
+    return Run(**{**content, "curves": curves, "profiles": profiles})
 
 
 def read_run(path: Path) -> Run:

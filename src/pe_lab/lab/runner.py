@@ -15,13 +15,17 @@ from multiprocessing import active_children, get_context
 from pathlib import Path
 from typing import Any
 
-from .experiments import EXPERIMENTS, Experiment
-from .results import Result, Run, read_run, surroundings, write_result, write_run
-from .training import reproducible
+import torch
 
-Job = tuple[
-    str, str, int, dict[str, Any], Path | None
-]  # name, variant, seed, config, file
+from pe_lab import refuse
+
+from .experiments import EXPERIMENTS, Experiment
+from .experiments.base import Measured
+from .results import Result, Run, read_run, surroundings, write_result, write_run
+from .training import Session, reproducible
+
+# name, variant, seed, config, file, device
+Job = tuple[str, str, int, dict[str, Any], Path | None, str]
 Advance = Callable[[int, str], None]  # updates made, and by which variant
 
 
@@ -41,26 +45,29 @@ def experiment(name: str) -> Experiment:
 def run(
     name: str,
     *,
-    quick: bool = False,
+    size: str = "full",
     variants: list[str] | None = None,
     seeds: int | None = None,
     jobs: int = 1,
     out: Path | str | None = None,
     text: str = "auto",
+    device: str = "cpu",
     progress: bool = False,
 ) -> Result:
-    """Run an experiment on the CPU, one thread for each process.
+    """Run an experiment, one CPU thread for each process.
 
     Args:
-        name: `stall`, `add-concat` or `sqrt-d`.
-        quick: few steps, one seed, the variants that show the point, and the text that
-            needs no download: some 10 CPU seconds, for a first look.
+        name: `panorama`, for example; `pe-lab run --help` lists them all.
+        size: `quick` is few steps, one seed, the variants that show the point, and the
+            text that needs no download: some 10 CPU seconds, for a first look. `full`
+            is what the shipped results are; `gpu` is larger, where one is planned.
         variants: which ones; by default all, or the quick ones.
-        seeds: seeds 0 … seeds−1; by default 3, or 1 if quick.
+        seeds: seeds 0 … seeds−1; by default those of the experiment, or 1 if quick.
         jobs: processes at the same time.
         out: a folder in which each run is stored as soon as it is done, and the result
             at the end; runs found there are not made again.
         text: `kjv`, `topics`, or `auto`, which takes `kjv` if it was fetched.
+        device: of torch, `cpu` or `cuda`; only on a CPU is a run the same to the bit.
         progress: show a bar on stderr.
 
     Returns:
@@ -73,27 +80,27 @@ def run(
         NotANumberError: if a loss is not finite.
 
     Example:
-        >>> pe_lab.lab.run("stall", variants=["nope"], quick=True, out="results")
+        >>> pe_lab.lab.run("stall", variants=["nope"], size="quick", out="results")
         Traceback (most recent call last):
         ValueError: stall has no variant 'nope'; it has: ...
     """
     chosen = experiment(name)
+    quick = refuse.one_of("size", size, chosen.sizes) == "quick"
     wanted = _selection(chosen, quick, variants)
     count = (1 if quick else chosen.seeds) if seeds is None else seeds
     if count < 1 or jobs < 1:
         raise ValueError(f"seeds and jobs need at least 1, got {count} and {jobs}.")
-    mode = "quick" if quick else "full"
-    folder = None if out is None else Path(out) / f"{name}-{mode}"
+    folder = None if out is None else Path(out) / f"{name}-{size}"
     todo = [
-        (name, variant, seed, config, _run_file(folder, variant, seed))
+        (name, variant, seed, config, _run_file(folder, variant, seed), device)
         for variant in wanted
-        for config in [chosen.config(variant, quick, "topics" if quick else text)]
+        for config in [chosen.config(variant, size, "topics" if quick else text)]
         for seed in range(count)
     ]
     runs = _perform(todo, jobs, progress)
-    result = Result(name, mode, tuple(runs))
+    result = Result(name, size, tuple(runs))
     if folder is not None:
-        write_result(folder.with_suffix(".json"), _collected(folder, chosen, mode))
+        write_result(folder.with_suffix(".json"), _collected(folder, chosen, size))
     return result
 
 
@@ -117,18 +124,18 @@ def _run_file(folder: Path | None, variant: str, seed: int) -> Path | None:
     return folder and folder / f"{variant.replace('/', '.')}-{seed}.json"
 
 
-def _collected(folder: Path, chosen: Experiment, mode: str) -> Result:
+def _collected(folder: Path, chosen: Experiment, size: str) -> Result:
     """All runs that are stored in a folder, in the experiment's order."""
     runs = [read_run(file) for file in folder.glob("*.json")]
     runs.sort(key=lambda run: (chosen.variants.index(run.variant), run.seed))
-    return Result(chosen.name, mode, tuple(runs))
+    return Result(chosen.name, size, tuple(runs))
 
 
 def _perform(todo: list[Job], jobs: int, progress: bool) -> list[Run]:
     """The runs of all jobs in their order: stored ones are read, others are made."""
     done = {i: _stored(job) for i, job in enumerate(todo)}
     missing = [i for i, run in done.items() if run is None]
-    steps = sum(todo[i][3]["recipe"]["steps"] for i in missing)
+    steps = sum(_steps(todo[i]) for i in missing)
     with _bar(steps, progress and bool(missing)) as advance:
         if jobs == 1:
             for i in missing:
@@ -136,6 +143,11 @@ def _perform(todo: list[Job], jobs: int, progress: bool) -> list[Run]:
         else:
             done |= _in_processes({i: todo[i] for i in missing}, jobs, advance)
     return [run for run in done.values() if run is not None]
+
+
+def _steps(job: Job) -> int:
+    """How many updates a job makes."""
+    return int(job[3]["recipe"]["steps"])
 
 
 def _in_processes(todo: dict[int, Job], jobs: int, advance: Advance) -> dict[int, Run]:
@@ -147,7 +159,7 @@ def _in_processes(todo: dict[int, Job], jobs: int, advance: Advance) -> dict[int
             for future in as_completed(futures):
                 i = futures[future]
                 done[i] = future.result()
-                advance(todo[i][3]["recipe"]["steps"], todo[i][1])
+                advance(_steps(todo[i]), todo[i][1])
         except BaseException:  # Ctrl-C too: end at once, what is done is stored
             for process in set(active_children()) - others:
                 process.terminate()
@@ -162,7 +174,7 @@ def _ignore_ctrl_c() -> None:
 
 def _stored(job: Job) -> Run | None:
     """The run that is stored for a job, if there is one and it was made alike."""
-    _, variant, _, config, file = job
+    _, variant, _, config, file, _ = job
     if file is None or not file.exists():
         return None
     found = read_run(file)
@@ -190,7 +202,7 @@ def _plain(value: Any) -> Any:
 
 def _make(job: Job, advance: Advance | None = None) -> Run:
     """Make one run, and store it if it has a file."""
-    name, variant, seed, config, file = job
+    name, variant, seed, config, file, device = job
     told = 0
 
     def progress(step: int) -> None:
@@ -201,13 +213,15 @@ def _make(job: Job, advance: Advance | None = None) -> Run:
 
     wall, cpu = time.perf_counter(), time.process_time()
     with reproducible(seed):
-        made = surroundings(seed)
-        curves, final = experiment(name).measure(config, seed, progress)
+        made = surroundings(seed, device)
+        session = Session(torch.device(device), progress)
+        measured = Measured(*experiment(name).measure(config, seed, session))
     provenance = made | {
         "wall_seconds": round(time.perf_counter() - wall, 2),
         "cpu_seconds": round(time.process_time() - cpu, 2),
     }
-    run = Run(variant, seed, _plain(config), curves, final, provenance)
+    curves, final, profiles = measured
+    run = Run(variant, seed, _plain(config), curves, final, provenance, profiles)
     if file is not None:
         write_run(file, name, run)
     return run

@@ -25,6 +25,26 @@ HELD_OUT_SEED = 20170612  # of the batch that every model of a task is measured 
 Progress = Callable[[int], None]  # called with the number of updates made
 
 
+@dataclass(frozen=True)
+class Session:
+    """Where a run is made, who is told, and where it is kept: never what comes out.
+
+    Attributes:
+        device: of the model and the batches.
+        progress: called after each update with the number of updates made in this run.
+
+    Example:
+        >>> pe_lab.lab.training.Session().device
+        device(type='cpu')
+    """
+
+    device: torch.device = torch.device("cpu")
+    progress: Progress | None = None
+
+
+LOCAL = Session()
+
+
 class NotANumberError(ArithmeticError):
     """The loss became infinite or undefined, so training on would be of no use.
 
@@ -194,7 +214,7 @@ def train(
     task: Task,
     recipe: Recipe,
     seed: int,
-    progress: Progress | None = None,
+    session: Session = LOCAL,
 ) -> dict[str, Curve]:
     """Train a model in place.
 
@@ -203,7 +223,7 @@ def train(
         task: draws the batches.
         recipe: how to train.
         seed: of the batches; the model's weights are the caller's.
-        progress: called after each update with the number of updates made.
+        session: where, and who is told.
 
     Returns:
         `train_loss`, each value the mean over the updates since the one before, and
@@ -236,8 +256,8 @@ def train(
         if len(seen) == recipe.average or step + 1 == recipe.steps:
             _note(curves["train_loss"], step + 1, sum(seen) / len(seen))
             seen.clear()
-        if progress:
-            progress(step + 1)
+        if session.progress:
+            session.progress(step + 1)
     return curves
 
 

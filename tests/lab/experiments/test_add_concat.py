@@ -61,6 +61,6 @@ def test_shipped_runs_were_compared_at_equal_parameters(symbols):
 
 
 def test_a_quick_config_names_its_text():
-    made = config("characters/add", True, "topics")
+    made = config("characters/add", "quick", "topics")
     assert made["text"] == "topics"
     assert len(made["data"]) == 16

@@ -8,7 +8,7 @@ import pytest
 from pe_lab.lab import load
 from pe_lab.lab.experiments import EXPERIMENTS
 from pe_lab.lab.results import Curve
-from pe_lab.lab.training import reproducible
+from pe_lab.lab.training import LOCAL, reproducible
 
 EXPERIMENT = EXPERIMENTS["sqrt-d"]
 NORMS = {  # expected norm of a word, norm of a sinusoid, at d = 128
@@ -33,13 +33,13 @@ def test_words_and_sinusoids_have_the_size_their_name_says(variant):
 
 def test_the_first_steps_of_a_shipped_run_come_out_again():
     stored = load("sqrt-d").of("right")[0]
-    config = EXPERIMENT.config("right", False, "topics")
+    config = EXPERIMENT.config("right", "full", "topics")
     assert stored.config["data"] == config["data"]
     # the warm-up of 100 steps is the same however long the run; 20 are enough
     config["recipe"] |= {"steps": 20, "measure_at": (0,)}
     config["scored"] = 4
     with reproducible(0):
-        curves, final = EXPERIMENT.measure(config, 0, None)
+        curves, final, _ = EXPERIMENT.measure(config, 0, LOCAL)
     want = Curve(*(part[:2] for part in vars(stored.curves["train_loss"]).values()))
     assert curves["train_loss"].steps == want.steps
     # other processors round differently: 1e-7 per step grows to some 1e-5 in 20 steps
@@ -48,7 +48,7 @@ def test_the_first_steps_of_a_shipped_run_come_out_again():
 
 
 def test_long_runs_differ_from_short_ones_in_their_length_only():
-    short, long = (EXPERIMENT.config(v, False, "") for v in ("right", "right-long"))
+    short, long = (EXPERIMENT.config(v, "full", "") for v in ("right", "right-long"))
     assert (short["recipe"]["steps"], long["recipe"]["steps"]) == (300, 900)
     for config in (short, long):
         config["recipe"] |= {"steps": 0, "measure_at": ()}

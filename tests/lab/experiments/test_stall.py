@@ -30,6 +30,6 @@ def test_every_model_starts_from_an_even_guess():
 def test_a_quick_run_needs_no_text_but_the_standard_librarys():
     experiment = EXPERIMENTS["stall"]
     for variant in experiment.quick_variants:
-        config = experiment.config(variant, True, "topics")
+        config = experiment.config(variant, "quick", "topics")
         assert config.get("text", "topics") == "topics"
         assert config["recipe"]["steps"] == 100

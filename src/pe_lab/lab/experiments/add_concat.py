@@ -19,7 +19,7 @@ from pe_lab.lab import tasks
 from pe_lab.lab.tasks import Task
 from pe_lab.lab.text import load_text
 from pe_lab.lab.training import (
-    Progress,
+    Session,
     Recipe,
     held_out_loss,
     parameters_of,
@@ -83,8 +83,9 @@ def task_of(symbols: str, text: str) -> Task:
     return tasks.next_word(source, VOCABULARIES[symbols])
 
 
-def config(variant: str, quick: bool, text: str) -> dict[str, Any]:
+def config(variant: str, size: str, text: str) -> dict[str, Any]:
     """All that decides the outcome of a variant but the seed."""
+    quick = size == "quick"
     symbols, way = variant.split("/")
     source = load_text(text)
     steps = 200 if quick else 600 if symbols == "characters" else 1000
@@ -108,19 +109,19 @@ def config(variant: str, quick: bool, text: str) -> dict[str, Any]:
     }
 
 
-def measure(config: dict[str, Any], seed: int, progress: Progress | None) -> Measured:
+def measure(config: dict[str, Any], seed: int, session: Session) -> Measured:
     """Train one language model; the final loss is taken on more held-out windows."""
     task = task_of(config["task"], config["text"])
     encoding = encoding_of(config["way"])
     options = {"token_dim": config["token_dim"]}
     model = transformer(task, config["sizes"], encoding, **options)
-    curves = train(model, task, recipe_from(config["recipe"]), seed, progress)
+    curves = train(model, task, recipe_from(config["recipe"]), seed, session)
     final = {
         "held_out_loss": round(held_out_loss(model, task, config["scored"]), 6),
         "guess": round(task.guess, 6),
         "parameters": parameters_of(model),
     }
-    return curves, final
+    return Measured(curves, final)
 
 
 EXPERIMENT = Experiment(

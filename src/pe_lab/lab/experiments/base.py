@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import nn
 
 from pe_lab.encodings.base import PositionalEncoding
-from pe_lab.lab.results import Curve
+from pe_lab.lab.results import Curve, Profile
 from pe_lab.lab.tasks import Task
-from pe_lab.lab.training import Progress
+from pe_lab.lab.training import Session
 from pe_lab.model import Transformer
 
-Measured = tuple[dict[str, Curve], dict[str, float]]  # curves and final values
+
+class Measured(NamedTuple):
+    """What came out of a run: as it was trained, at its end, and along an axis."""
+
+    curves: dict[str, Curve]
+    final: dict[str, float]
+    profiles: dict[str, Profile] = {}
 
 
 @dataclass(frozen=True)
@@ -27,9 +33,11 @@ class Experiment:
         variants: their names, in the order in which they are shown.
         quick_variants: those that a quick run trains by default.
         seeds: how many a full run uses.
-        config: (variant, quick, text name) → all that decides the outcome but the
+        config: (variant, size, text name) → all that decides the outcome but the
             seed, ready for JSON; `config["recipe"]["steps"]` is the length of a run.
-        measure: (config, seed, progress) → what came out.
+        measure: (config, seed, session) → what came out.
+        sizes: `quick` for a first look, `full` for what is shipped, and `gpu` where a
+            large one is planned.
     """
 
     name: str
@@ -37,8 +45,9 @@ class Experiment:
     variants: tuple[str, ...]
     quick_variants: tuple[str, ...]
     seeds: int
-    config: Callable[[str, bool, str], dict[str, Any]]
-    measure: Callable[[dict[str, Any], int, Progress | None], Measured]
+    config: Callable[[str, str, str], dict[str, Any]]
+    measure: Callable[[dict[str, Any], int, Session], Measured]
+    sizes: tuple[str, ...] = ("quick", "full")
 
 
 def transformer(

@@ -17,7 +17,7 @@ from pe_lab.lab import tasks
 from pe_lab.lab.data import NumberPairs, number_pairs
 from pe_lab.lab.scoring import bleu, exact_match, greedy
 from pe_lab.lab.training import (
-    Progress,
+    Session,
     Recipe,
     loss_of,
     parameters_of,
@@ -45,8 +45,9 @@ SCALES: dict[str, tuple[float, float, float]] = {
 LONG = {"right-long": "right", "forgotten-long": "forgotten"}
 
 
-def config(variant: str, quick: bool, text: str) -> dict[str, Any]:
+def config(variant: str, size: str, text: str) -> dict[str, Any]:
     """All that decides the outcome of a variant but the seed; no text is used."""
+    quick = size == "quick"
     steps = 80 if quick else 900 if variant in LONG else 300
     std, word_factor, position_factor = SCALES[LONG.get(variant, variant)]
     recipe = Recipe(
@@ -73,7 +74,7 @@ def config(variant: str, quick: bool, text: str) -> dict[str, Any]:
     }
 
 
-def measure(config: dict[str, Any], seed: int, progress: Progress | None) -> Measured:
+def measure(config: dict[str, Any], seed: int, session: Session) -> Measured:
     """Train one model and let it translate the held-out numbers."""
     data = number_pairs(config["pairs"])
     task = tasks.numbers(data)
@@ -87,8 +88,8 @@ def measure(config: dict[str, Any], seed: int, progress: Progress | None) -> Mea
         embedding_scale=config["embedding_scale"],
     )
     final = _norms(model, factor)
-    curves = train(model, task, recipe_from(config["recipe"]), seed, progress)
-    return curves, final | _scores(model, data, config["scored"])
+    curves = train(model, task, recipe_from(config["recipe"]), seed, session)
+    return Measured(curves, final | _scores(model, data, config["scored"]))
 
 
 @torch.no_grad()

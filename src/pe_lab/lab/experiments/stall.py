@@ -17,7 +17,7 @@ from pe_lab.lab import tasks
 from pe_lab.lab.data import number_pairs
 from pe_lab.lab.tasks import Task
 from pe_lab.lab.text import load_text
-from pe_lab.lab.training import Progress, Recipe, parameters_of, recipe_from, train
+from pe_lab.lab.training import Session, Recipe, parameters_of, recipe_from, train
 
 from .base import Experiment, Measured, transformer
 
@@ -68,8 +68,9 @@ def task_of(name: str, config: dict[str, Any]) -> Task:
     return makers[name]()
 
 
-def config(variant: str, quick: bool, text: str) -> dict[str, Any]:
+def config(variant: str, size: str, text: str) -> dict[str, Any]:
     """All that decides the outcome of a variant but the seed."""
+    quick = size == "quick"
     name, encoding = variant.split("/")
     steps = 100 if quick else FULL_STEPS.get(name, 600)
     made: dict[str, Any] = {"task": name, "encoding": encoding, "sizes": SIZES}
@@ -90,20 +91,20 @@ def config(variant: str, quick: bool, text: str) -> dict[str, Any]:
     return made
 
 
-def measure(config: dict[str, Any], seed: int, progress: Progress | None) -> Measured:
+def measure(config: dict[str, Any], seed: int, session: Session) -> Measured:
     """Train one model; the final loss is the last of the held-out curve."""
     task = task_of(config["task"], config)
     sinusoids = config["encoding"] == "sinusoidal"
     encoding = Sinusoidal(config["sizes"]["d_model"]) if sinusoids else None
     model = transformer(task, config["sizes"], encoding)
     nn.init.zeros_(model.head.weight)  # an even first guess: ln(outputs) at step 0
-    curves = train(model, task, recipe_from(config["recipe"]), seed, progress)
+    curves = train(model, task, recipe_from(config["recipe"]), seed, session)
     final = {
         "held_out_loss": curves["held_out_loss"].values[-1],
         "guess": round(task.guess, 6),
         "parameters": parameters_of(model),
     }
-    return curves, final
+    return Measured(curves, final)
 
 
 EXPERIMENT = Experiment(
