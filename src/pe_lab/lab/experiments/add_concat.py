@@ -19,8 +19,8 @@ from pe_lab.lab import tasks
 from pe_lab.lab.tasks import Task
 from pe_lab.lab.text import load_text
 from pe_lab.lab.training import (
-    Session,
     Recipe,
+    Session,
     held_out_loss,
     parameters_of,
     recipe_from,

@@ -17,8 +17,8 @@ from pe_lab.lab import tasks
 from pe_lab.lab.data import NumberPairs, number_pairs
 from pe_lab.lab.scoring import bleu, exact_match, greedy
 from pe_lab.lab.training import (
-    Session,
     Recipe,
+    Session,
     loss_of,
     parameters_of,
     recipe_from,

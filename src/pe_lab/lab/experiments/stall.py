@@ -17,7 +17,7 @@ from pe_lab.lab import tasks
 from pe_lab.lab.data import number_pairs
 from pe_lab.lab.tasks import Task
 from pe_lab.lab.text import load_text
-from pe_lab.lab.training import Session, Recipe, parameters_of, recipe_from, train
+from pe_lab.lab.training import Recipe, Session, parameters_of, recipe_from, train
 
 from .base import Experiment, Measured, transformer
 
