@@ -27,7 +27,7 @@ try:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.colors import Colormap, LinearSegmentedColormap, to_hex, to_rgb
     from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
+    from matplotlib.ticker import LogFormatter, MaxNLocator
 except ImportError as error:
     raise ImportError(
         f"pe_lab.plots needs matplotlib, which cannot be imported ({error}). "
@@ -142,6 +142,18 @@ class BookFigure(Figure):
         stream = io.BytesIO()
         with style():
             self.savefig(stream, format="png", dpi=DPI, bbox_inches="tight")
+        return stream.getvalue()
+
+    def svg(self) -> bytes:
+        """The figure as an SVG file, cut to its content; equal figures, equal bytes.
+
+        Returns:
+            the file's bytes.
+        """
+        stream = io.BytesIO()
+        undated: dict[str, Any] = {"Date": None}
+        with style(), mpl.rc_context({"svg.hashsalt": "pe-lab"}):
+            self.savefig(stream, format="svg", bbox_inches="tight", metadata=undated)
         return stream.getvalue()
 
     def _repr_png_(self) -> bytes:
@@ -339,7 +351,8 @@ def lines(
     """Curves over one axis, each labelled at its right end.
 
     Args:
-        x: (n,) values of the horizontal axis.
+        x: (n,) values of the horizontal axis; or label to (n,), where series were
+            measured at places of their own.
         series: label to (n,) values; nan leaves a gap. A label that is a role of
             `PALETTE` ("query") has its colour.
         bands: label to (low, high), each (n,): a shaded spread around a series.
@@ -362,31 +375,55 @@ def lines(
         >>> pe_lab.plots.lines(offsets, series, xlabel="Δ", ylabel="K(Δ)")
         <BookFigure with 1 panel>
     """
-    across = _vector(x, "x")
+    across = _places(x, series)
     curves = {
-        label: _vector(y, f"series[{label!r}]", len(across))
+        label: _vector(y, f"series[{label!r}]", len(across[label]))
         for label, y in series.items()
     }
     _need(len(curves) > 0, "series is empty; give at least one label and its values.")
-    paint = _colors(curves, colors)
+    paint, dots = _colors(curves, colors), "o" * markers
     with figure(size=size, title=title, xlabel=xlabel, ylabel=ylabel) as (fig, ax):
-        _log_axes(ax, xlog and [across], ylog and list(curves.values()))
+        _log_axes(ax, xlog and [*across.values()], ylog and [*curves.values()])
         for label, y in curves.items():
             dash = "--" if label in dashed else "-"
             ax.plot(
-                across, y, dash, color=paint[label], label=label, marker="o" * markers
+                across[label], y, dash, color=paint[label], label=label, marker=dots
             )
-        for label, (low, high) in (bands or {}).items():
+        for label, band in (bands or {}).items():
             _need(label in curves, f"bands has {label!r}, which series has not.")
-            edges = [
-                _vector(edge, f"bands[{label!r}]", len(across)) for edge in (low, high)
-            ]
-            ax.fill_between(across, *edges, color=paint[label], alpha=0.2, lw=0)
+            _shade(ax, label, across[label], band, paint[label])
         ax.margins(x=0.02 if markers else 0)
         if ylim is not None:
             ax.set_ylim(*ylim)
+        if isinstance(x, Mapping):
+            _lead_to_edge(ax)
         label_ends(ax)
     return fig
+
+
+def plain_ticks(ax: Axes) -> None:
+    """Write the ticks of logarithmic axes as plain numbers: 0.5, not 5 × 10⁻¹.
+
+    Args:
+        ax: the axes; those of its axes that are linear stay as they are.
+
+    Example:
+        >>> figure = pe_lab.plots.lines([1, 2], {"loss": [0.2, 0.8]}, ylog=True)
+        >>> pe_lab.plots.plain_ticks(figure.axes[0])
+        >>> {t.get_text() for t in figure.axes[0].get_yticklabels(minor=True)} - {""}
+        {...'0.2'...}
+    """
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_formatter(_PlainLog())
+            axis.set_minor_formatter(_PlainLog(labelOnlyBase=False))
+
+
+class _PlainLog(LogFormatter):
+    """The ticks that matplotlib would label on a logarithmic axis, without powers."""
+
+    def __call__(self, value: float, pos: int | None = None) -> str:
+        return f"{value:g}" if super().__call__(value, pos) else ""
 
 
 def label_ends(ax: Axes) -> None:
@@ -697,6 +734,15 @@ def _vector(values: Any, name: str, length: int | None = None) -> np.ndarray:
     return array
 
 
+def _places(x: Any, series: Mapping[str, Any]) -> dict[str, np.ndarray]:
+    """The horizontal values of each series: one for all, or its own."""
+    if not isinstance(x, Mapping):
+        return dict.fromkeys(series, _vector(x, "x"))
+    lacking = [label for label in series if label not in x]
+    _need(not lacking, f"x has no values for {lacking}; give one axis, or one each.")
+    return {label: _vector(x[label], f"x[{label!r}]") for label in series}
+
+
 def _finite(values: Any, name: str) -> np.ndarray:
     """All values of an array, flat, each of them finite."""
     array = _array(values, name).ravel()
@@ -926,6 +972,28 @@ def _end_height(ax: Axes, line: Any) -> float:
     _, pixel = ax.transData.transform((ax.get_xlim()[1], data[-1]))
     height: float = ax.transAxes.inverted().transform((0, pixel))[1]
     return min(max(height, 0.0), 1.0)
+
+
+def _shade(
+    ax: Axes, label: str, at: np.ndarray, band: tuple[Any, Any], paint: str
+) -> None:
+    """The spread around a series."""
+    edges = [_vector(edge, f"bands[{label!r}]", len(at)) for edge in band]
+    ax.fill_between(at, *edges, color=paint, alpha=0.2, lw=0)
+
+
+def _lead_to_edge(ax: Axes) -> None:
+    """Dots, level, from each line that ends early to where its label stands."""
+    left, right = ax.get_xlim()
+    for line in list(ax.lines):
+        x, y = (np.asarray(data, dtype=float) for data in line.get_data())
+        known = np.isfinite(y)
+        ends, level = [x[known][-1], right], [y[known][-1]] * 2
+        (first, _), (last, _) = ax.transData.transform(np.transpose([ends, level]))
+        if last - first > 0.05 * ax.bbox.width:
+            paint = line.get_color()
+            ax.plot(ends, level, ":", color=paint, lw=1, alpha=0.7, label="_leader")
+    ax.set_xlim(left, right)
 
 
 def _place(ax: Axes, ends: Sequence[float], texts: Sequence[Any]) -> None:

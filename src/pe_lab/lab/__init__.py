@@ -1,18 +1,29 @@
 """The laboratory: small experiments with small Transformers, and their results.
 
-`load("sqrt-d")` gives a result that comes with the package; `run("sqrt-d", quick=True)`
-makes a small one in some seconds.
+`load("sqrt-d")` gives a result that comes with the package; `run("sqrt-d",
+size="quick")` makes a small one in some seconds; `figures` draws either.
 """
 
-from . import data, scoring, tasks, text, training
-from .results import Curve, Result, Run, load, mean_spread, read_result, table
+from . import data, figures, scoring, tasks, text, training
+from .results import (
+    Curve,
+    Profile,
+    Result,
+    Run,
+    load,
+    mean_spread,
+    read_result,
+    table,
+)
 from .runner import run
 
 __all__ = [
     "Curve",
+    "Profile",
     "Result",
     "Run",
     "data",
+    "figures",
     "load",
     "mean_spread",
     "read_result",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,9 +17,12 @@ from typing import Any
 
 import numpy as np
 
+from pe_lab import refuse
 from pe_lab.provenance import provenance
 
 FORMAT = 1
+KINDS = {"final": "final", "curve": "curves", "profile": "profiles"}  # field of a run
+COLUMNS = 8  # of a table, where a profile has more places
 SHIPPED = Path(__file__).parent / "shipped"
 DATA_LIBRARIES = ("num2words", "cn2an")  # they make the data of the numbers task
 
@@ -136,6 +140,44 @@ class Result:
             )
         return sorted(found, key=lambda run: run.seed)
 
+    def metrics(self, kind: str) -> list[str]:
+        """The names of what was measured, in the order in which runs list them.
+
+        Args:
+            kind: `final`, `curve` or `profile`.
+
+        Returns:
+            those that at least one run has.
+
+        Raises:
+            ValueError: for another kind.
+        """
+        refuse.one_of("kind", kind, tuple(KINDS))
+        found = (name for run in self.runs for name in getattr(run, KINDS[kind]))
+        return list(dict.fromkeys(found))
+
+    def having(self, kind: str, metric: str) -> list[str]:
+        """The variants of which something was measured.
+
+        Args:
+            kind: `final`, `curve` or `profile`.
+            metric: its name.
+
+        Returns:
+            their names, in the order of `variants`.
+
+        Raises:
+            ValueError: if there is none; the message lists the metrics.
+        """
+        known = self.metrics(kind)
+        if metric not in known:
+            raise ValueError(
+                f"{self.experiment} has no {kind} {metric!r}; "
+                f"it has: {', '.join(known) or 'none'}."
+            )
+        runs = (run for run in self.runs if metric in getattr(run, KINDS[kind]))
+        return list(dict.fromkeys(run.variant for run in runs))
+
     def final(self, variant: str, metric: str) -> np.ndarray:
         """A final value for each seed.
 
@@ -161,11 +203,11 @@ class Result:
             the steps, (points,), and the values, (seeds, points).
 
         Raises:
-            ValueError: as for `final`.
+            ValueError: as for `final`, and if seeds were measured at other steps.
         """
-        curves = [_pick(run.curves, metric, variant) for run in self.of(variant)]
-        values = np.array([curve.values for curve in curves])
-        return np.array(curves[0].steps), values
+        found = [_pick(run.curves, metric, variant) for run in self.of(variant)]
+        series = [(curve.steps, curve.values) for curve in found]
+        return _together(series, f"{metric} of {variant}")
 
     def profile(self, variant: str, metric: str) -> tuple[np.ndarray, np.ndarray]:
         """How a quantity of the trained model varies, for each seed.
@@ -177,10 +219,11 @@ class Result:
             the places, (points,), and the values, (seeds, points).
 
         Raises:
-            ValueError: as for `final`.
+            ValueError: as for `final`, and if seeds were measured at other places.
         """
         found = [_pick(run.profiles, metric, variant) for run in self.of(variant)]
-        return np.array(found[0].at), np.array([profile.values for profile in found])
+        series = [(profile.at, profile.values) for profile in found]
+        return _together(series, f"{metric} of {variant}")
 
     def at(self, variant: str, metric: str, step: int) -> np.ndarray:
         """The value of a curve at one of its steps, for each seed.
@@ -231,6 +274,19 @@ def _pick(values: dict[str, Any], metric: str, variant: str) -> Any:
     return values[metric]
 
 
+def _together(
+    series: list[tuple[list[int], list[float]]], name: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Places and values of all seeds, if all were measured at the same places."""
+    places = series[0][0]
+    if any(at != places for at, _ in series):
+        raise ValueError(
+            f"{name} was not measured at the same places for every seed; "
+            "run its seeds again with one configuration."
+        )
+    return np.array(places), np.array([values for _, values in series])
+
+
 def mean_spread(values: np.ndarray) -> tuple[float, float]:
     """Mean and sample standard deviation over seeds (n - 1; zero for one seed).
 
@@ -248,14 +304,24 @@ def mean_spread(values: np.ndarray) -> tuple[float, float]:
     return float(np.mean(values)), spread
 
 
-def table(result: Result) -> str:
-    """The final values as text: a row for each variant, mean ± spread over seeds.
+def table(
+    result: Result, *, profile: str | None = None, at: Sequence[int] | None = None
+) -> str:
+    """Values as text: a row for each variant, mean ± spread over seeds.
 
     Args:
-        result: of `load`, `run` or `read_result`.
+        result: of `load`, `run`, `read_result` or `collect`.
+        profile: the name of a profile, whose places are then the columns; by default
+            the columns are the final values.
+        at: which places of the profile; by default all, or eight from end to end.
 
     Returns:
-        lines of text, the first with the names of the columns.
+        lines of text, the first with the names of the columns; – where a variant was
+        not measured.
+
+    Raises:
+        ValueError: if there is no such profile, or no value at such a place; the
+            message lists what there is.
 
     Example:
         >>> print(pe_lab.lab.table(pe_lab.lab.load("stall")))
@@ -264,17 +330,64 @@ def table(result: Result) -> str:
         position/sinusoidal          3      0.0001283 ± 2.5e-06  2.773  1.043e+05
         ...
     """
-    names = list(dict.fromkeys(name for run in result.runs for name in run.final))
+    cells = _final_cells(result) if profile is None else _cells(result, profile, at)
+    names = list(dict.fromkeys(name for row in cells.values() for name in row))
     rows = [["variant", "seeds", *names]]
-    for variant in result.variants:
-        cells = [variant, str(len(result.of(variant)))]
-        for name in names:
-            mean, spread = mean_spread(result.final(variant, name))
-            cells.append(f"{mean:.4g}" if spread == 0 else f"{mean:.4g} ± {spread:.2g}")
-        rows.append(cells)
+    for variant, row in cells.items():
+        written = [
+            _mean_spread_text(row[name]) if name in row else "–" for name in names
+        ]
+        rows.append([variant, str(len(result.of(variant))), *written])
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     return "\n".join(lines)
+
+
+Cells = dict[str, dict[str, np.ndarray]]  # variant → column → (seeds,)
+
+
+def _final_cells(result: Result) -> Cells:
+    """The final values of each variant."""
+    return {
+        variant: {
+            name: result.final(variant, name) for name in result.of(variant)[0].final
+        }
+        for variant in result.variants
+    }
+
+
+def _cells(result: Result, profile: str, at: Sequence[int] | None) -> Cells:
+    """The values of each variant at some places of a profile."""
+    found = {v: result.profile(v, profile) for v in result.having("profile", profile)}
+    known = sorted({int(place) for places, _ in found.values() for place in places})
+    unknown = [place for place in at or () if place not in known]
+    if unknown:
+        raise ValueError(
+            f"{profile} was not measured at {unknown[0]}, only at "
+            f"{', '.join(map(str, known))}."
+        )
+    wanted = at or _some(known)
+    return {
+        variant: {
+            str(place): values[:, places.tolist().index(place)]
+            for place in wanted
+            if place in places
+        }
+        for variant, (places, values) in found.items()
+    }
+
+
+def _some(places: list[int]) -> list[int]:
+    """All places if they are few, or else some, from the first to the last."""
+    if len(places) <= COLUMNS:
+        return places
+    return [places[round(i)] for i in np.linspace(0, len(places) - 1, COLUMNS)]
+
+
+def _mean_spread_text(values: np.ndarray) -> str:
+    """A cell of a table."""
+    mean, spread = mean_spread(values)
+    return f"{mean:.4g}" if spread == 0 else f"{mean:.4g} ± {spread:.2g}"
 
 
 def shipped() -> list[str]:
