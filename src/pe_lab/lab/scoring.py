@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .data import need
-from .tasks import Batch
+from .tasks import IGNORE, Batch
 from .training import logits_of
 from .vocabulary import BOS, EOS
 
@@ -46,6 +46,38 @@ def greedy(model: nn.Module, source: Tensor, max_length: int) -> Tensor:
         ended |= following == EOS
     model.train(was_training)
     return written[:, 1:]
+
+
+@torch.no_grad()
+def right_shares(model: nn.Module, batch: Batch) -> tuple[float, float]:
+    """How often the likeliest token is the right one, given the right ones before it.
+
+    A row that is right in every slot is what greedy search writes, and one that is not
+    is not: its first mistake would be the same. So the first share is that of greedy
+    search, at the price of one pass.
+
+    Args:
+        model: called as `logits_of` does; stays as it is.
+        batch: what is read, and what is right.
+
+    Returns:
+        the share of rows that are right in every slot that is asked, and the share of
+        such slots that are right.
+
+    Example:
+        >>> always_a = torch.nn.Embedding.from_pretrained(torch.eye(3)[[0, 0, 0]])
+        >>> batch = pe_lab.lab.tasks.fixed_abc().draw(2, torch.Generator())
+        >>> exact, accuracy = pe_lab.lab.scoring.right_shares(always_a, batch)
+        >>> exact, round(accuracy, 4)
+        (0.0, 0.3333)
+    """
+    was_training = model.training
+    model.eval()
+    right = logits_of(model, batch).argmax(dim=-1) == batch.targets
+    model.train(was_training)
+    asked = batch.targets != IGNORE
+    exact = float((right | ~asked).all(dim=1).double().mean())
+    return exact, float(right[asked].double().mean())
 
 
 def exact_match(written: Sequence[str], right: Sequence[str]) -> float:
