@@ -29,8 +29,8 @@ class Toy:
         if len(self.calls) == self.stop_before:
             raise KeyboardInterrupt
         self.calls.append((config["variant"], seed))
-        for step in range(config["recipe"]["steps"]):
-            session.progress(step + 1)
+        for _ in range(config["recipe"]["steps"]):
+            session.progress(1, 8)
         loss = round(float(torch.rand(())), 6)
         return {"loss": Curve([0], [loss])}, {"loss": loss}
 

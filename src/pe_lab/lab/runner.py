@@ -203,13 +203,10 @@ def _plain(value: Any) -> Any:
 def _make(job: Job, advance: Advance | None = None) -> Run:
     """Make one run, and store it if it has a file."""
     name, variant, seed, config, file, device = job
-    told = 0
 
-    def progress(step: int) -> None:
-        nonlocal told
+    def progress(updates: int, tokens: int) -> None:
         if advance is not None:
-            advance(step - told, variant)
-            told = step
+            advance(updates, variant)
 
     wall, cpu = time.perf_counter(), time.process_time()
     with reproducible(seed):

@@ -1,28 +1,68 @@
 """One small training loop: AdamW, warm-up, a falling rate, clipped gradients.
 
 It runs on one thread, where the same seed gives the same losses, and stops with a
-sentence if the loss is no longer a number.
+sentence if the loss is no longer a number. Stopped, it goes on from its last checkpoint
+and ends where it would have ended; `torchrun` shares each batch among processes.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from . import parallel
+from .checkpoint import SUFFIX, Checkpoint, State, digest
 from .results import Curve
 from .tasks import IGNORE, Batch, Task
 from .vocabulary import PAD
 
 HELD_OUT_SEED = 20170612  # of the batch that every model of a task is measured on
+HALVED = ("cuda",)  # devices on which training multiplies in bfloat16
 
-Progress = Callable[[int], None]  # called with the number of updates made
+Progress = Callable[[int, int], None]  # updates and tokens since it was called before
+
+
+class Stopwatch:
+    """Wall and CPU seconds since it was made, and before, as far as checkpoints know.
+
+    Example:
+        >>> watch = pe_lab.lab.training.Stopwatch()
+        >>> watch.go_on_from([60.0, 30.0])
+        >>> wall, cpu = watch.read()
+        >>> wall >= 60, cpu >= 30
+        (True, True)
+    """
+
+    def __init__(self) -> None:
+        self._start = time.perf_counter(), time.process_time()
+        self._before = 0.0, 0.0
+
+    def read(self) -> tuple[float, float]:
+        """The seconds.
+
+        Returns:
+            (wall, CPU).
+        """
+        now = time.perf_counter(), time.process_time()
+        start, before = self._start, self._before
+        return now[0] - start[0] + before[0], now[1] - start[1] + before[1]
+
+    def go_on_from(self, read: list[float]) -> None:
+        """Count what was read in an earlier process.
+
+        Args:
+            read: (wall, CPU) of the latest checkpoint.
+        """
+        self._before = max(self._before, (read[0], read[1]))
 
 
 @dataclass(frozen=True)
@@ -30,16 +70,72 @@ class Session:
     """Where a run is made, who is told, and where it is kept: never what comes out.
 
     Attributes:
-        device: of the model and the batches.
-        progress: called after each update with the number of updates made in this run.
+        device: on which models are trained.
+        progress: called after each update with the updates made and the tokens read
+            since the call before; after going on from a checkpoint, with no tokens.
+        folder: of the checkpoints, one file for each training; None to keep none.
+        every: updates between two checkpoints.
+        name: of the training, and of its file.
+        of: what the run is (experiment, seed, config), ready for JSON; a checkpoint
+            of anything else is refused.
+        watch: how long the run took.
 
     Example:
-        >>> pe_lab.lab.training.Session().device
-        device(type='cpu')
+        >>> session = pe_lab.lab.training.Session(every=50)
+        >>> session.device, session.part("fine-tune").every
+        (device(type='cpu'), 50)
     """
 
     device: torch.device = torch.device("cpu")
     progress: Progress | None = None
+    folder: Path | None = None
+    every: int = 200
+    name: str = "train"
+    of: dict[str, Any] = field(default_factory=dict)
+    watch: Stopwatch = field(default_factory=Stopwatch, compare=False)
+
+    def part(self, name: str) -> Session:
+        """The session of one training among several in a run.
+
+        Each has a file of its own, which stays until the run is stored. When the run is
+        made again after an interruption, a training that was finished is not repeated:
+        `train` loads its last state, and only what follows is made.
+
+        Args:
+            name: of the training, such as `fine-tune`; another one for each.
+
+        Returns:
+            the same session but for the name.
+        """
+        return replace(self, name=name)
+
+    def tell(self, updates: int, tokens: int) -> None:
+        """Report progress.
+
+        Args:
+            updates: made since the call before.
+            tokens: read in them.
+        """
+        if self.progress:
+            self.progress(updates, tokens)
+
+    def checkpoint(self, model: nn.Module, recipe: Recipe, seed: int) -> Checkpoint:
+        """Where the state of a training is kept; tell it by its start from others.
+
+        Args:
+            model: before its first update.
+            recipe, seed: as for `train`.
+
+        Returns:
+            a `Checkpoint` that keeps nothing if the session has no folder.
+        """
+        if self.folder is None:
+            return Checkpoint(None, {})
+        made_with = {"device": self.device.type, "torch": str(torch.__version__)}
+        training = {"name": self.name, "seed": seed, "recipe": asdict(recipe)}
+        training["initial_weights"] = digest(dict(model.state_dict()))
+        path = self.folder / f"{self.name.replace('/', '.')}{SUFFIX}"
+        return Checkpoint(path, self.of | made_with | {"training": training})
 
 
 LOCAL = Session()
@@ -153,12 +249,13 @@ def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     return model(batch.inputs, source=batch.source, source_mask=batch.source != PAD)
 
 
-def loss_of(model: nn.Module, batch: Batch) -> Tensor:
+def loss_of(model: nn.Module, batch: Batch, asked: int | None = None) -> Tensor:
     """Mean cross-entropy over the slots that are asked.
 
     Args:
         model: called as `logits_of` does.
         batch: what is read, and what is right.
+        asked: the number to divide the sum by, if the batch is a share of a larger one.
 
     Returns:
         a scalar, in nats.
@@ -170,7 +267,14 @@ def loss_of(model: nn.Module, batch: Batch) -> Tensor:
         tensor(1.0986)
     """
     logits = logits_of(model, batch).flatten(0, 1)
-    return F.cross_entropy(logits, batch.targets.flatten(), ignore_index=IGNORE)
+    if logits.dtype == torch.bfloat16:
+        logits = logits.float()  # a logarithm of eight bits would not do
+    targets = batch.targets.flatten()
+    if asked is None:
+        return F.cross_entropy(logits, targets, ignore_index=IGNORE)
+    return (
+        F.cross_entropy(logits, targets, ignore_index=IGNORE, reduction="sum") / asked
+    )
 
 
 @torch.no_grad()
@@ -216,14 +320,14 @@ def train(
     seed: int,
     session: Session = LOCAL,
 ) -> dict[str, Curve]:
-    """Train a model in place.
+    """Train a model in place, from where its last checkpoint is if there is one.
 
     Args:
-        model: called as `logits_of` does.
+        model: called as `logits_of` does; moved to the session's device.
         task: draws the batches.
         recipe: how to train.
         seed: of the batches; the model's weights are the caller's.
-        session: where, and who is told.
+        session: where, who is told, and where checkpoints are kept.
 
     Returns:
         `train_loss`, each value the mean over the updates since the one before, and
@@ -231,6 +335,8 @@ def train(
 
     Raises:
         NotANumberError: if a loss is not finite; the message says at which step.
+        ValueError: if the checkpoint is damaged or of another training; it stays.
+        OSError: if a checkpoint cannot be written; the one before it stays.
 
     Example:
         >>> model, task = torch.nn.Embedding(3, 3), pe_lab.lab.tasks.fixed_abc()
@@ -239,50 +345,88 @@ def train(
         >>> loss.steps, loss.values[1] < loss.values[0]
         ([0, 60], True)
     """
-    generator = torch.Generator().manual_seed(seed)
+    checkpoint = session.checkpoint(model, recipe, seed)
+    state = _begin(model.to(session.device), recipe, seed)
+    _resume(state, checkpoint, session)
+    while state.step < recipe.steps:
+        if state.step in recipe.measure_at:
+            _measure(state, task, recipe)
+        batch = task.draw(recipe.batch_size, state.generator)
+        state.seen.append(_update(state, batch, recipe))
+        state.step += 1
+        if len(state.seen) == recipe.average or state.step == recipe.steps:
+            mean = sum(state.seen) / len(state.seen)
+            _note(state.curves["train_loss"], state.step, mean)
+            state.seen.clear()
+        session.tell(1, batch.targets.numel())
+        if state.step % session.every == 0:
+            _keep(state, checkpoint, session)
+    _measure(state, task, recipe)
+    _keep(state, checkpoint, session)
+    return state.curves
+
+
+def _begin(model: nn.Module, recipe: Recipe, seed: int) -> State:
+    """The state before the first update."""
+    parallel.same_weights(model)
     optimizer = torch.optim.AdamW(
         model.parameters(), betas=(0.9, 0.98), weight_decay=recipe.weight_decay
     )
-    seen: list[float] = []
-    curves = {"train_loss": Curve([], []), "held_out_loss": Curve([], [])}
-    for step in range(recipe.steps + 1):
-        if step in recipe.measure_at or step == recipe.steps:
-            loss = held_out_loss(model, task, recipe.held_out_size)
-            _note(curves["held_out_loss"], step, loss)
-        if step == recipe.steps:
-            break
-        batch = task.draw(recipe.batch_size, generator).to(_device_of(model))
-        seen.append(_update(model, optimizer, batch, recipe, step))
-        if len(seen) == recipe.average or step + 1 == recipe.steps:
-            _note(curves["train_loss"], step + 1, sum(seen) / len(seen))
-            seen.clear()
-        if session.progress:
-            session.progress(step + 1)
-    return curves
+    return State(model, optimizer, torch.Generator().manual_seed(seed))
 
 
-def _update(
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    recipe: Recipe,
-    step: int,
-) -> float:
+def _resume(state: State, checkpoint: Checkpoint, session: Session) -> None:
+    """Go on from the checkpoint, if there is one."""
+    notes = checkpoint.load(state)
+    if notes is not None:
+        session.watch.go_on_from(notes["seconds"])
+        session.tell(state.step, 0)
+
+
+def _keep(state: State, checkpoint: Checkpoint, session: Session) -> None:
+    """Replace the checkpoint by one of this state, unless it is past use."""
+    if not all(p.isfinite().all() for p in state.model.parameters()):
+        raise NotANumberError(
+            f"a weight is not finite after step {state.step - 1}; a smaller learning "
+            "rate or a longer warm-up usually mends it."
+        )
+    checkpoint.save(state, seconds=session.watch.read())
+
+
+def _measure(state: State, task: Task, recipe: Recipe) -> None:
+    """Note the held-out loss, once for each step."""
+    curve = state.curves["held_out_loss"]
+    if state.step not in curve.steps:
+        loss = held_out_loss(state.model, task, recipe.held_out_size)
+        _note(curve, state.step, loss)
+
+
+def _update(state: State, batch: Batch, recipe: Recipe) -> float:
     """One update; returns the loss before it."""
-    for group in optimizer.param_groups:
-        group["lr"] = recipe.rate(step)
-    loss = loss_of(model, batch)
-    value = float(loss.detach())
+    rate, device = recipe.rate(state.step), _device_of(state.model)
+    for group in state.optimizer.param_groups:
+        group["lr"] = rate
+    asked = int((batch.targets != IGNORE).sum()) if parallel.size() > 1 else None
+    with _half(device):
+        loss = loss_of(state.model, parallel.share(batch).to(device), asked)
+    value = parallel.total(loss.detach())
     if not math.isfinite(value):
         raise NotANumberError(
-            f"the loss is {value} at step {step} (learning rate {recipe.rate(step):.2g}"
-            "); a smaller learning rate or a longer warm-up usually mends it."
+            f"the loss is {value} at step {state.step} (learning rate {rate:.2g}); a "
+            "smaller learning rate or a longer warm-up usually mends it."
         )
-    optimizer.zero_grad(set_to_none=True)
+    state.optimizer.zero_grad(set_to_none=True)
     loss.backward()
-    nn.utils.clip_grad_norm_(model.parameters(), recipe.clip)
-    optimizer.step()
+    parallel.add_gradients(state.model)
+    nn.utils.clip_grad_norm_(state.model.parameters(), recipe.clip)
+    state.optimizer.step()
     return value
+
+
+def _half(device: torch.device) -> AbstractContextManager[Any]:
+    """Multiply in bfloat16 where that is faster; weights and sums stay float32."""
+    halved = device.type in HALVED
+    return torch.autocast(device.type, torch.bfloat16, enabled=halved)
 
 
 def _note(curve: Curve, step: int, value: float) -> None:
