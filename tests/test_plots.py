@@ -47,6 +47,12 @@ FIGURES = {
     "log lines": lambda: plots.lines(
         STEPS + 1, {"a": 1 / (STEPS + 1)}, xlog=True, ylog=True, markers=True
     ),
+    "lines with places of their own": lambda: plots.lines(
+        {"long": [0, 1, 2, 3], "short": [0, 1]},
+        {"long": [4, 3, 2, 1], "short": [4, 2]},
+        bands={"short": ([4, 1], [4, 3])},
+        markers=True,
+    ),
     "bars": lambda: plots.bars(["a", "b"], [1.0, -2.0], errors=[0.1, 0.2], title="t"),
     "histogram": lambda: plots.histogram({"a": torch.randn(99), "b": [1.0, 2.0]}),
     "clocks": lambda: plots.clocks(
@@ -346,6 +352,16 @@ def test_lines_that_end_in_nan_are_labelled_where_they_stop():
     assert "gap" in labels_of(plots.lines([0, 1], {"gap": [0.5, math.nan]}))
 
 
+def test_dots_lead_from_a_line_that_ends_early_to_its_label():
+    """They are level, begin where the line ends, and only that line has them."""
+    fig = FIGURES["lines with places of their own"]()
+    dots = [line for line in fig.axes[0].lines if line.get_linestyle() == ":"]
+    assert len(dots) == 1
+    assert dots[0].get_xdata()[0] == 1 and dots[0].get_xdata()[1] >= 3
+    assert list(dots[0].get_ydata()) == [2, 2]
+    assert [text.get_text() for text in fig.axes[0].texts] == ["long", "short"]
+
+
 def test_unnamed_lines_are_not_labelled():
     with plots.figure() as (fig, ax):
         ax.plot([1, 2])
@@ -381,6 +397,20 @@ def test_spread_moves_as_little_as_possible(heights):
 
 
 # ── the other figures ────────────────────────────────────────────────────────────
+
+
+def test_plain_ticks_are_numbers_without_powers():
+    fig = plots.lines([1, 300], {"a": [0.002, 0.8]}, xlog=True, ylog=True)
+    ax = fig.axes[0]
+    assert any("10^" in text.get_text() for text in ax.get_yticklabels())
+    plots.plain_ticks(ax)
+    assert {text.get_text() for text in ax.get_yticklabels()} >= {"0.01", "0.1"}
+    assert {text.get_text() for text in ax.get_xticklabels()} >= {"1", "10", "100"}
+
+
+def test_a_vector_picture_is_the_same_in_two_runs_and_has_no_date():
+    first, second = (FIGURES["lines"]().svg().decode() for _ in range(2))
+    assert first == second and "<svg" in first and "dc:date" not in first
 
 
 def test_bars_write_their_values_outside_of_bar_and_error():
@@ -464,6 +494,8 @@ def test_any_kind_of_numbers_is_drawn(values):
         (lambda: plots.lines([1], {"a": [-1]}, ylog=True), "ylog needs positive"),
         (lambda: plots.lines([-1], {"a": [1]}, xlog=True), "xlog needs positive"),
         (lambda: plots.lines([1], {"a": [1]}, bands={"b": ([0], [1])}), "bands has"),
+        (lambda: plots.lines({"a": [1]}, {"a": [1], "b": [2]}), "no values for .*'b'"),
+        (lambda: plots.lines({"a": [1]}, {"a": [1, 2]}), "2 values where 1 are needed"),
         (lambda: plots.lines([1], {"a": [1]}, colors={"b": "key"}), "colors has"),
         (lambda: plots.lines([1], {"a": [1]}, colors="rainbow"), "shades"),
         (lambda: plots.lines(MATRIX, {"a": [1]}), "one axis"),

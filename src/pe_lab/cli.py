@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -20,10 +21,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=pe_lab.__version__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     _add_run(commands.add_parser("run", help="run an experiment on the CPU"))
-    results = commands.add_parser("results", help="show results")
-    results.add_argument(
-        "name", nargs="?", help="a shipped result or a result file; without: a list"
-    )
+    _add_results(commands.add_parser("results", help="show results"))
+    _add_plot(commands.add_parser("plot", help="draw curves or a profile of a result"))
     command.add_options(commands.add_parser("doctor", help="find a bug in an encoding"))
     commands.add_parser("fetch", help="fetch and verify the King James text (1.5 MB)")
     return top
@@ -47,8 +46,21 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     )
     run.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (1)")
     run.add_argument(
+        "--shard", type=_shard, default=(0, 1), metavar="K/N",
+        help="make every N-th run only, from the K-th on, K = 0 … N-1; started N times "
+        "with one --out, by a Slurm array or xargs, that makes all of them",
+    )  # fmt: skip
+    run.add_argument(
         "--out", type=Path, default=Path("results"), metavar="DIR",
         help="where runs are stored; the ones found there are not made again (results)",
+    )  # fmt: skip
+    run.add_argument(
+        "--resume", action=argparse.BooleanOptionalAction, default=True,
+        help="go on from what is stored there (the default); or refuse if it has any",
+    )  # fmt: skip
+    run.add_argument(
+        "--every", type=int, default=200, metavar="N",
+        help="steps between checkpoints, at most so many are made again (200)",
     )  # fmt: skip
     run.add_argument(
         "--variant", action="append", metavar="V", dest="variants",
@@ -58,6 +70,46 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "--text", default="auto", choices=("auto", "kjv", "topics"),
         help="text of the language models (auto: kjv if it was fetched)",
     )  # fmt: skip
+
+
+def _add_results(results: argparse.ArgumentParser) -> None:
+    results.add_argument(
+        "name", nargs="?", metavar="NAME|FILE|FOLDER",
+        help="a shipped result, a result file, or the folder of runs of a sweep, also "
+        "one that is still running; without: a list of what is shipped",
+    )  # fmt: skip
+    results.add_argument(
+        "--profile", metavar="P", help="show this profile, not the final values"
+    )
+    results.add_argument(
+        "--json", action="store_true", help="all values of all seeds, for programs"
+    )
+
+
+def _add_plot(plot: argparse.ArgumentParser) -> None:
+    plot.add_argument("name", metavar="NAME|FILE|FOLDER", help="as for results")
+    plot.add_argument(
+        "--metric", metavar="M", help="a curve or a profile (held_out_loss)"
+    )
+    plot.add_argument(
+        "--variant", action="append", metavar="V", dest="variants",
+        help="draw this variant only; may be given several times",
+    )  # fmt: skip
+    plot.add_argument("--xlog", action="store_true", help="a logarithmic axis")
+    plot.add_argument("--ylog", action="store_true", help="a logarithmic axis")
+    plot.add_argument(
+        "--out", type=Path, metavar="FILE",
+        help="where to, .png or .svg (EXPERIMENT-METRIC.png here)",
+    )  # fmt: skip
+
+
+def _shard(text: str) -> tuple[int, int]:
+    """K/N as two numbers; `run` checks them."""
+    part, _, parts = text.partition("/")
+    try:
+        return int(part), int(parts)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"needs K/N, as 0/4, got {text!r}") from None
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,6 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     verbs: dict[str, Callable[[argparse.Namespace], Any]] = {
         "run": _run,
         "results": _results,
+        "plot": _plot,
         "fetch": _fetch,
         "doctor": command.run,
     }
@@ -96,8 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> str:
-    from pe_lab.lab import run
-    from pe_lab.lab.results import table
+    from pe_lab.lab import parallel, run, table
 
     result = run(
         options.name,
@@ -106,25 +158,48 @@ def _run(options: argparse.Namespace) -> str:
         variants=options.variants,
         seeds=options.seeds,
         jobs=options.jobs,
+        shard=options.shard,
         out=options.out,
+        every=options.every,
+        resume=options.resume,
         text=options.text,
         progress=True,
     )
+    if parallel.rank() != 0:
+        return ""  # the first process says it
+    if not result.runs:
+        return f"There are fewer runs than shards; none is for {options.shard[0]}."
     stored = options.out / f"{result.experiment}-{result.mode}.json"
     return f"{table(result)}\n{result.cpu_seconds:.0f} CPU seconds; stored in {stored}"
 
 
 def _results(options: argparse.Namespace) -> str:
-    from pe_lab.lab.results import load, read_result, shipped, table
+    from pe_lab.lab import report, store
 
     if options.name is None:
-        return "\n".join(shipped())
-    file = Path(options.name)
-    result = read_result(file) if file.suffix == ".json" else load(options.name)
-    sources = sorted({str(run.provenance.get("commit")) for run in result.runs})
-    source = f"{result.cpu_seconds:.0f} CPU seconds; commit {', '.join(sources)}"
-    texts = sorted({run.config["text"] for run in result.runs if "text" in run.config})
-    return "\n".join([table(result), source, *(f"text: {text}" for text in texts)])
+        return report.listing()
+    result = store.find(options.name)
+    if options.json:
+        return json.dumps(report.as_dict(result, options.profile), indent=1)
+    return report.summary(result, options.profile)
+
+
+def _plot(options: argparse.Namespace) -> str:
+    from pe_lab.lab import figures, store
+
+    result = store.find(options.name)
+    metric = options.metric or figures.default_metric(result)
+    figure = figures.draw(
+        result,
+        metric,
+        variants=options.variants,
+        xlog=options.xlog,
+        ylog=options.ylog,
+    )
+    name = f"{result.experiment}-{metric.replace('/', '.')}.png"
+    out = options.out or Path(name)
+    figures.save(figure, out)
+    return str(out)
 
 
 def _fetch(options: argparse.Namespace) -> str:

@@ -91,6 +91,7 @@ STYLE: dict[str, Any] = {
     "lines.linewidth": 2.0,
     "lines.solid_capstyle": "round",
     "savefig.dpi": "figure",
+    "svg.hashsalt": "pe-lab",  # ids that are the same in every run
     "text.color": INK,
     "xtick.color": "#8A8A8A",
     "xtick.labelcolor": "#3A3A3A",
@@ -145,14 +146,14 @@ class BookFigure(Figure):
         return stream.getvalue()
 
     def svg(self) -> bytes:
-        """The figure as an SVG file, cut to its content; equal figures, equal bytes.
+        """The figure as an SVG file, cut to its content; made alike, the same bytes.
 
         Returns:
             the file's bytes.
         """
         stream = io.BytesIO()
         undated: dict[str, Any] = {"Date": None}
-        with style(), mpl.rc_context({"svg.hashsalt": "pe-lab"}):
+        with style():
             self.savefig(stream, format="svg", bbox_inches="tight", metadata=undated)
         return stream.getvalue()
 
@@ -978,8 +979,8 @@ def _shade(
     ax: Axes, label: str, at: np.ndarray, band: tuple[Any, Any], paint: str
 ) -> None:
     """The spread around a series."""
-    edges = [_vector(edge, f"bands[{label!r}]", len(at)) for edge in band]
-    ax.fill_between(at, *edges, color=paint, alpha=0.2, lw=0)
+    low, high = (_vector(edge, f"bands[{label!r}]", len(at)) for edge in band)
+    ax.fill_between(at, low, high, color=paint, alpha=0.2, lw=0)
 
 
 def _lead_to_edge(ax: Axes) -> None:

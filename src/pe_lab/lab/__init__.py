@@ -5,17 +5,10 @@ size="quick")` makes a small one in some seconds; `figures` draws either.
 """
 
 from . import data, figures, scoring, tasks, text, training
-from .results import (
-    Curve,
-    Profile,
-    Result,
-    Run,
-    load,
-    mean_spread,
-    read_result,
-    table,
-)
+from .report import table
+from .results import Curve, Profile, Result, Run, mean_spread
 from .runner import run
+from .store import load, read_result
 
 __all__ = [
     "Curve",

@@ -35,7 +35,7 @@ def curves(
     """How training went: a quantity against the number of updates.
 
     Args:
-        result: of `load`, `run`, `read_result` or `collect`.
+        result: of `load`, `run` or `read_result`.
         metric: of the curves, `held_out_loss` or `train_loss` for example.
         variants: which ones, in this order; by default all that have the metric.
         names: variant to the label at its line; by default the variant's name.

@@ -1,18 +1,13 @@
-"""Results: what was run, what came out, and where it comes from, in one JSON file.
+"""Results: what was run, what came out, and where it comes from.
 
-A run is one variant with one seed; a result is all runs of one experiment. Files are
-written whole or not at all: first under another name in the same folder, then renamed.
+A run is one variant with one seed; a result is all runs of one experiment. `store`
+keeps them in files, `report` says and `figures` shows what is in them.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import re
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,10 +15,7 @@ import numpy as np
 from pe_lab import refuse
 from pe_lab.provenance import provenance
 
-FORMAT = 1
 KINDS = {"final": "final", "curve": "curves", "profile": "profiles"}  # field of a run
-COLUMNS = 8  # of a table, where a profile has more places
-SHIPPED = Path(__file__).parent / "shipped"
 DATA_LIBRARIES = ("num2words", "cn2an")  # they make the data of the numbers task
 
 
@@ -304,97 +296,6 @@ def mean_spread(values: np.ndarray) -> tuple[float, float]:
     return float(np.mean(values)), spread
 
 
-def table(
-    result: Result, *, profile: str | None = None, at: Sequence[int] | None = None
-) -> str:
-    """Values as text: a row for each variant, mean ± spread over seeds.
-
-    Args:
-        result: of `load`, `run`, `read_result` or `collect`.
-        profile: the name of a profile, whose places are then the columns; by default
-            the columns are the final values.
-        at: which places of the profile; by default all, or eight from end to end.
-
-    Returns:
-        lines of text, the first with the names of the columns; – where a variant was
-        not measured.
-
-    Raises:
-        ValueError: if there is no such profile, or no value at such a place; the
-            message lists what there is.
-
-    Example:
-        >>> print(pe_lab.lab.table(pe_lab.lab.load("stall")))
-        variant                      seeds  held_out_loss        guess  parameters
-        position/none                3      2.773 ± 5e-05        2.773  1.043e+05
-        position/sinusoidal          3      0.0001283 ± 2.5e-06  2.773  1.043e+05
-        ...
-    """
-    cells = _final_cells(result) if profile is None else _cells(result, profile, at)
-    names = list(dict.fromkeys(name for row in cells.values() for name in row))
-    rows = [["variant", "seeds", *names]]
-    for variant, row in cells.items():
-        written = [
-            _mean_spread_text(row[name]) if name in row else "–" for name in names
-        ]
-        rows.append([variant, str(len(result.of(variant))), *written])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
-    return "\n".join(lines)
-
-
-Cells = dict[str, dict[str, np.ndarray]]  # variant → column → (seeds,)
-
-
-def _final_cells(result: Result) -> Cells:
-    """The final values of each variant."""
-    return {
-        variant: {
-            name: result.final(variant, name) for name in result.of(variant)[0].final
-        }
-        for variant in result.variants
-    }
-
-
-def _cells(result: Result, profile: str, at: Sequence[int] | None) -> Cells:
-    """The values of each variant at some places of a profile."""
-    found = {v: result.profile(v, profile) for v in result.having("profile", profile)}
-    known = sorted({int(place) for places, _ in found.values() for place in places})
-    unknown = [place for place in at or () if place not in known]
-    if unknown:
-        raise ValueError(
-            f"{profile} was not measured at {unknown[0]}, only at "
-            f"{', '.join(map(str, known))}."
-        )
-    wanted = at or _some(known)
-    return {
-        variant: {
-            str(place): values[:, places.tolist().index(place)]
-            for place in wanted
-            if place in places
-        }
-        for variant, (places, values) in found.items()
-    }
-
-
-def _some(places: list[int]) -> list[int]:
-    """All places if they are few, or else some, from the first to the last."""
-    if len(places) <= COLUMNS:
-        return places
-    return [places[round(i)] for i in np.linspace(0, len(places) - 1, COLUMNS)]
-
-
-def _mean_spread_text(values: np.ndarray) -> str:
-    """A cell of a table."""
-    mean, spread = mean_spread(values)
-    return f"{mean:.4g}" if spread == 0 else f"{mean:.4g} ± {spread:.2g}"
-
-
-def shipped() -> list[str]:
-    """The names of the results that come with the package."""
-    return sorted(file.stem for file in SHIPPED.glob("*.json"))
-
-
 def surroundings(seed: int, device: str = "cpu") -> dict[str, Any]:
     """What a run depends on besides its config: code, libraries, processor.
 
@@ -411,123 +312,8 @@ def surroundings(seed: int, device: str = "cpu") -> dict[str, Any]:
     return provenance(seed=seed).to_dict() | {"device": device, "libraries": libraries}
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file whole or not at all, whatever stops this process meanwhile."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-    # a list of numbers on one line: a curve is a line of the file
-    text = re.sub(r"\[[^][{}\"]*\]", lambda found: " ".join(found[0].split()), text)
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with part.open("w", encoding="utf-8") as file:
-            file.write(text + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a file that this module wrote.
-
-    Raises:
-        FileNotFoundError: if there is none.
-        ValueError: if it is cut short, is not a result, or has another format.
-    """
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"{path} is not a whole JSON file (it breaks off or is damaged at line "
-            f"{error.lineno}); delete it and run the experiment again."
-        ) from error
-    if not isinstance(content, dict) or "format" not in content:
-        raise ValueError(f"{path} is JSON, but not a result of pe_lab.lab.")
-    if content["format"] != FORMAT:
-        raise ValueError(
-            f"{path} has format {content['format']!r}, this version reads {FORMAT}; "
-            "use the version of pe_lab that wrote it, or run the experiment again."
-        )
-    return content
-
-
-def write_run(path: Path, experiment: str, run: Run) -> None:
-    """Store one run."""
-    write_json(path, {"format": FORMAT, "experiment": experiment, "run": asdict(run)})
-
-
-def run_from(content: dict[str, Any]) -> Run:
-    """A run from its JSON form."""
-    curves = {name: Curve(**curve) for name, curve in content["curves"].items()}
-    found = content.get("profiles", {}).items()
-    profiles = {name: Profile(**profile) for name, profile in found}
-    return Run(**{**content, "curves": curves, "profiles": profiles})
-
-
-def read_run(path: Path) -> Run:
-    """Read one run; the errors are those of `read_json`."""
-    return run_from(_entry(read_json(path), "run", path))
-
-
-def write_result(path: Path, result: Result) -> None:
-    """Store a result."""
-    runs = [asdict(run) for run in result.runs]
-    head = {"format": FORMAT, "experiment": result.experiment, "mode": result.mode}
-    write_json(path, {**head, "runs": runs})
-
-
-def read_result(path: Path) -> Result:
-    """Read a result that `run` stored.
-
-    Args:
-        path: of the file.
-
-    Returns:
-        all runs in it.
-
-    Raises:
-        FileNotFoundError: if there is none.
-        ValueError: if it is cut short, is not a result, or has another format.
-
-    Example:
-        >>> stored = pe_lab.lab.results.SHIPPED / "sqrt-d.json"
-        >>> pe_lab.lab.read_result(stored).experiment
-        'sqrt-d'
-    """
-    content = read_json(path)
-    runs = tuple(run_from(run) for run in _entry(content, "runs", path))
-    return Result(content["experiment"], content["mode"], runs)
-
-
-def _entry(content: dict[str, Any], key: str, path: Path) -> Any:
-    """One entry of a file, or an error that says what the file lacks."""
-    if key not in content:
-        raise ValueError(f"{path} lacks the entry {key!r}; run the experiment again.")
-    return content[key]
-
-
-def load(name: str) -> Result:
-    """A result that comes with the package.
-
-    Args:
-        name: of the experiment, such as `sqrt-d`.
-
-    Returns:
-        All runs of the full experiment, with their provenance.
-
-    Raises:
-        ValueError: for another name; the message lists the shipped results.
-
-    Example:
-        >>> result = pe_lab.lab.load("stall")
-        >>> loss = result.final("fixed-abc/none", "held_out_loss")  # of three seeds
-        >>> bool((loss < 0.01).all())  # the trap: solved without any position
-        True
-    """
-    path = SHIPPED / f"{name}.json"
-    if not path.exists():
-        names = ", ".join(shipped())
-        raise ValueError(f"no shipped result is called {name!r}; there are: {names}.")
-    return read_result(path)
+# Re-exported until every module imports them from where they are.
+from .store import load as load  # noqa: E402
+from .store import read_run as read_run  # noqa: E402
+from .store import write_result as write_result  # noqa: E402
+from .store import write_run as write_run  # noqa: E402
