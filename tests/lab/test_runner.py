@@ -94,7 +94,7 @@ def test_a_run_made_otherwise_is_never_mixed_in_or_overwritten(toy, tmp_path):
     run("toy", out=tmp_path)
     before = (tmp_path / "toy-full" / "b-0.json").read_text()
     toy.steps = 4
-    with pytest.raises(ValueError, match=r"recipe = .*3.* now has .*4.*--out"):
+    with pytest.raises(ValueError, match=r"recipe\.steps = 3, .* now has 4; .*--out"):
         run("toy", out=tmp_path)
     assert (tmp_path / "toy-full" / "b-0.json").read_text() == before
 

@@ -9,6 +9,7 @@ step, and its SHA-256 covers both, so a damaged one is seen.
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -169,6 +170,17 @@ def read(path: Path) -> Content:
             "the version of pe_lab that wrote it, or delete it to start again."
         )
     return tensors, notes
+
+
+def remove(folder: Path) -> None:
+    """Delete the checkpoints in a folder, whole and half written, and then the folder.
+
+    Another process may do the same at the same time; what is not ours stays.
+    """
+    with suppress(OSError):
+        for file in folder.glob(f"*{SUFFIX}*"):
+            file.unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def digest(tensors: dict[str, Tensor], text: str = "") -> str:

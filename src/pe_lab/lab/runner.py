@@ -1,32 +1,31 @@
 """Running an experiment: every variant with every seed, each stored when it is done.
 
-A run that is stored is never made again: what was stopped goes on where it was.
+A run that is stored is never made again, and one that was stopped goes on from its last
+checkpoint. Several processes may share a folder, each with runs of its own.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from pe_lab import refuse
 
+from . import parallel
+from .data import need
 from .experiments import EXPERIMENTS, Experiment
-from .experiments.base import Measured
-from .results import Result, Run, read_run, surroundings, write_result, write_run
-from .training import Session, reproducible
-
-# name, variant, seed, config, file, device
-Job = tuple[str, str, int, dict[str, Any], Path | None, str]
-Advance = Callable[[int, str], None]  # updates made, and by which variant
+from .jobs import Advance, Job
+from .results import Result, Run
+from .store import write_collected
 
 
 def experiment(name: str) -> Experiment:
@@ -49,12 +48,18 @@ def run(
     variants: list[str] | None = None,
     seeds: int | None = None,
     jobs: int = 1,
+    shard: tuple[int, int] = (0, 1),
     out: Path | str | None = None,
+    every: int = 200,
+    resume: bool = True,
     text: str = "auto",
     device: str = "cpu",
     progress: bool = False,
 ) -> Result:
     """Run an experiment, one CPU thread for each process.
+
+    Started by `torchrun`, each of its processes takes a share of every batch, and the
+    first of them shows the bar and stores what came out.
 
     Args:
         name: `panorama`, for example; `pe-lab run --help` lists them all.
@@ -64,19 +69,26 @@ def run(
         variants: which ones; by default all, or the quick ones.
         seeds: seeds 0 … seeds−1; by default those of the experiment, or 1 if quick.
         jobs: processes at the same time.
+        shard: (k, n), k from 0 to n−1: make only run k and every n-th after it. With n
+            processes and one `out`, on as many machines as can write there, that is
+            all of them; whichever ends last, the result in `out` has all runs.
         out: a folder in which each run is stored as soon as it is done, and the result
             at the end; runs found there are not made again.
+        every: updates between two checkpoints, kept in `out` until the run is stored.
+        resume: go on from what `out` has of these runs; else refuse if it has any.
         text: `kjv`, `topics`, or `auto`, which takes `kjv` if it was fetched.
-        device: of torch, `cpu` or `cuda`; only on a CPU is a run the same to the bit.
+        device: of torch, `cpu` or `cuda`; only on a CPU is a run the same to the bit,
+            whether it was interrupted or not. On CUDA, training multiplies in bfloat16.
         progress: show a bar on stderr.
 
     Returns:
         The result, in which each run carries its provenance.
 
     Raises:
-        ValueError: for an unknown experiment or variant, if a stored run was made with
-            another configuration, or if a stored file is damaged; nothing stored is
-            ever overwritten.
+        ValueError: for an unknown experiment or variant, a device that is not there, if
+            what is stored was made with another configuration, or if it is damaged;
+            nothing stored is ever overwritten.
+        OSError: if `out` cannot be written to, or is full; what it has stays.
         NotANumberError: if a loss is not finite.
 
     Example:
@@ -88,20 +100,63 @@ def run(
     quick = refuse.one_of("size", size, chosen.sizes) == "quick"
     wanted = _selection(chosen, quick, variants)
     count = (1 if quick else chosen.seeds) if seeds is None else seeds
-    if count < 1 or jobs < 1:
-        raise ValueError(f"seeds and jobs need at least 1, got {count} and {jobs}.")
+    _refuse_numbers(count, jobs, every, shard)
     folder = None if out is None else Path(out) / f"{name}-{size}"
-    todo = [
-        (name, variant, seed, config, _run_file(folder, variant, seed), device)
-        for variant in wanted
-        for config in [chosen.config(variant, size, "topics" if quick else text)]
-        for seed in range(count)
-    ]
-    runs = _perform(todo, jobs, progress)
-    result = Result(name, size, tuple(runs))
-    if folder is not None:
-        write_result(folder.with_suffix(".json"), _collected(folder, chosen, size))
-    return result
+    with parallel.group(_device(device)) as place:
+        todo = [
+            Job(
+                name,
+                variant,
+                seed,
+                config,
+                _run_file(folder, variant, seed),
+                place,
+                every,
+            )
+            for variant in wanted
+            for config in [chosen.config(variant, size, "topics" if quick else text)]
+            for seed in range(count)
+        ][shard[0] :: shard[1]]
+        done = parallel.first_says(lambda: _look(folder, todo, resume))
+        runs = _perform(todo, done, jobs, progress and parallel.rank() == 0)
+        if folder is not None and runs and parallel.rank() == 0:
+            write_collected(folder)
+    return Result(name, size, tuple(runs))
+
+
+def _refuse_numbers(seeds: int, jobs: int, every: int, shard: tuple[int, int]) -> None:
+    """Refuse counts below one, a shard that is none, and processes of processes."""
+    if seeds < 1 or jobs < 1:
+        raise ValueError(f"seeds and jobs need at least 1, got {seeds} and {jobs}.")
+    if every < 1:
+        raise ValueError(f"every needs at least 1 update, got {every}.")
+    if not 0 <= shard[0] < shard[1]:
+        raise ValueError(
+            f"shard needs K/N with K from 0 to N-1, got {shard[0]}/{shard[1]}; of a "
+            "Slurm array with N tasks, --array=0-(N-1), it is the task's number."
+        )
+    if jobs > 1 and parallel.launched():
+        raise ValueError(
+            f"jobs is {jobs}, but torchrun starts the processes already; leave it out."
+        )
+
+
+def _device(name: str) -> torch.device:
+    """The device of that name, if it is there."""
+    kind, _, number = str(name).partition(":")
+    if kind not in ("cpu", "cuda") or not (number.isdecimal() or str(name) == kind):
+        raise ValueError(f"device needs 'cpu' or 'cuda', got {name!r}.")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise ValueError(
+            f"device is {name!r}, but torch {torch.__version__} sees no CUDA device "
+            "here; take cpu, or install a torch that is built for CUDA."
+        )
+    if kind == "cuda" and int(number or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device is {name!r}, but there are {torch.cuda.device_count()} CUDA "
+            "devices, counted from 0."
+        )
+    return torch.device(name)
 
 
 def _selection(
@@ -124,42 +179,60 @@ def _run_file(folder: Path | None, variant: str, seed: int) -> Path | None:
     return folder and folder / f"{variant.replace('/', '.')}-{seed}.json"
 
 
-def _collected(folder: Path, chosen: Experiment, size: str) -> Result:
-    """All runs that are stored in a folder, in the experiment's order."""
-    runs = [read_run(file) for file in folder.glob("*.json")]
-    runs.sort(key=lambda run: (chosen.variants.index(run.variant), run.seed))
-    return Result(chosen.name, size, tuple(runs))
+def _look(folder: Path | None, todo: list[Job], resume: bool) -> list[Run | None]:
+    """What is stored of these runs, and that more can be stored.
+
+    Raises:
+        ValueError: if anything is there and nothing should be.
+        OSError: if the folder cannot be written to.
+    """
+    if folder is None:
+        return [None for _ in todo]
+    started = [job for job in todo if job.started()]
+    if started and not resume:
+        raise ValueError(
+            f"{started[0].started()} is there already; leave out --no-resume to go on "
+            "from what is stored, or choose another folder with --out."
+        )
+    done = [job.stored() for job in todo]
+    need("safetensors")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(
+            f"{folder} cannot be made ({error.strerror}); choose another with --out."
+        ) from error
+    if not os.access(folder, os.W_OK):
+        raise OSError(f"{folder} may not be written to; choose another with --out.")
+    return done
 
 
-def _perform(todo: list[Job], jobs: int, progress: bool) -> list[Run]:
-    """The runs of all jobs in their order: stored ones are read, others are made."""
-    done = {i: _stored(job) for i, job in enumerate(todo)}
-    missing = [i for i, run in done.items() if run is None]
-    steps = sum(_steps(todo[i]) for i in missing)
+def _perform(
+    todo: list[Job], done: list[Run | None], jobs: int, progress: bool
+) -> list[Run]:
+    """The runs of all jobs in their order: stored ones are there, others are made."""
+    found = dict(enumerate(done))
+    missing = {i: todo[i] for i, run in found.items() if run is None}
+    steps = sum(job.steps for job in missing.values())
     with _bar(steps, progress and bool(missing)) as advance:
         if jobs == 1:
-            for i in missing:
-                done[i] = _make(todo[i], advance)
+            for i, job in missing.items():
+                found[i] = job.make(advance)
         else:
-            done |= _in_processes({i: todo[i] for i in missing}, jobs, advance)
-    return [run for run in done.values() if run is not None]
-
-
-def _steps(job: Job) -> int:
-    """How many updates a job makes."""
-    return int(job[3]["recipe"]["steps"])
+            found |= _in_processes(missing, jobs, advance)
+    return [run for run in found.values() if run is not None]
 
 
 def _in_processes(todo: dict[int, Job], jobs: int, advance: Advance) -> dict[int, Run]:
     """Make runs in several processes; the bar moves when one is done."""
     done, others = {}, set(active_children())
     with ProcessPoolExecutor(jobs, get_context("spawn"), _ignore_ctrl_c) as pool:
-        futures = {pool.submit(_make, job): i for i, job in todo.items()}
+        futures = {pool.submit(job.make): i for i, job in todo.items()}
         try:
             for future in as_completed(futures):
                 i = futures[future]
                 done[i] = future.result()
-                advance(_steps(todo[i]), todo[i][1])
+                advance(todo[i].steps, 0, todo[i].variant)
         except BaseException:  # Ctrl-C too: end at once, what is done is stored
             for process in set(active_children()) - others:
                 process.terminate()
@@ -172,58 +245,6 @@ def _ignore_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def _stored(job: Job) -> Run | None:
-    """The run that is stored for a job, if there is one and it was made alike."""
-    _, variant, _, config, file, _ = job
-    if file is None or not file.exists():
-        return None
-    found = read_run(file)
-    keys = config.keys() | found.config.keys()
-    for key in sorted(keys):
-        there, here = found.config.get(key), _plain(config.get(key))
-        if there != here:
-            raise ValueError(
-                f"{file} was made with {key} = {there}, {variant} now has {here}; "
-                "choose another folder with --out, or delete that one."
-            )
-    return found
-
-
-def _plain(value: Any) -> Any:
-    """A value as it comes back from JSON: tuples as lists."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    return (
-        [_plain(inner) for inner in value]
-        if isinstance(value, (list, tuple))
-        else value
-    )
-
-
-def _make(job: Job, advance: Advance | None = None) -> Run:
-    """Make one run, and store it if it has a file."""
-    name, variant, seed, config, file, device = job
-
-    def progress(updates: int, tokens: int) -> None:
-        if advance is not None:
-            advance(updates, variant)
-
-    wall, cpu = time.perf_counter(), time.process_time()
-    with reproducible(seed):
-        made = surroundings(seed, device)
-        session = Session(torch.device(device), progress)
-        measured = Measured(*experiment(name).measure(config, seed, session))
-    provenance = made | {
-        "wall_seconds": round(time.perf_counter() - wall, 2),
-        "cpu_seconds": round(time.process_time() - cpu, 2),
-    }
-    curves, final, profiles = measured
-    run = Run(variant, seed, _plain(config), curves, final, provenance, profiles)
-    if file is not None:
-        write_run(file, name, run)
-    return run
-
-
 @contextmanager
 def _bar(steps: int, shown: bool) -> Iterator[Advance]:
     """A progress bar on stderr if tqdm is there; else nothing."""
@@ -232,12 +253,19 @@ def _bar(steps: int, shown: bool) -> Iterator[Advance]:
     except ImportError:
         shown = False
     if not shown:
-        yield lambda steps, variant: None
+        yield lambda updates, tokens, variant: None
         return
+    start, read = time.perf_counter(), 0
     with tqdm(total=steps, unit="step", file=sys.stderr, dynamic_ncols=True) as line:
 
-        def advance(steps: int, variant: str) -> None:
+        def advance(updates: int, tokens: int, variant: str) -> None:
+            nonlocal read
+            read += tokens
             line.set_description(variant, refresh=False)
-            line.update(steps)
+            if read:
+                rate = read / (time.perf_counter() - start)
+                line.set_postfix_str(f"{rate:,.0f} tokens/s", refresh=False)
+            line.total = max(line.total, line.n + updates)
+            line.update(updates)
 
         yield advance

@@ -79,6 +79,7 @@ class Session:
         of: what the run is (experiment, seed, config), ready for JSON; a checkpoint
             of anything else is refused.
         watch: how long the run took.
+        taken: names of trainings that have a checkpoint in this process.
 
     Example:
         >>> session = pe_lab.lab.training.Session(every=50)
@@ -93,6 +94,7 @@ class Session:
     name: str = "train"
     of: dict[str, Any] = field(default_factory=dict)
     watch: Stopwatch = field(default_factory=Stopwatch, compare=False)
+    taken: set[str] = field(default_factory=set, compare=False)
 
     def part(self, name: str) -> Session:
         """The session of one training among several in a run.
@@ -128,12 +130,21 @@ class Session:
 
         Returns:
             a `Checkpoint` that keeps nothing if the session has no folder.
+
+        Raises:
+            ValueError: if another training of the run has the same name.
         """
         if self.folder is None:
             return Checkpoint(None, {})
+        if self.name in self.taken:
+            raise ValueError(
+                f"two trainings of this run are called {self.name!r}; give the second "
+                "a name of its own, train(…, session.part('fine-tune'))."
+            )
+        self.taken.add(self.name)
         made_with = {"device": self.device.type, "torch": str(torch.__version__)}
         training = {"name": self.name, "seed": seed, "recipe": asdict(recipe)}
-        training["initial_weights"] = digest(dict(model.state_dict()))
+        training["initial_weights"] = digest(dict(model.state_dict()))[:16]
         path = self.folder / f"{self.name.replace('/', '.')}{SUFFIX}"
         return Checkpoint(path, self.of | made_with | {"training": training})
 
@@ -244,6 +255,8 @@ def logits_of(model: nn.Module, batch: Batch) -> Tensor:
         >>> pe_lab.lab.training.logits_of(model, batch).shape
         torch.Size([5, 3, 3])
     """
+    if batch.mask is not None:
+        return model(batch.inputs, mask=batch.mask)
     if batch.source is None:
         return model(batch.inputs)
     return model(batch.inputs, source=batch.source, source_mask=batch.source != PAD)
