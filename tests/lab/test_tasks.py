@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from pe_lab.lab import tasks
+from pe_lab.lab import subwords, tasks
 from pe_lab.lab.data import number_pairs
 from pe_lab.lab.tasks import IGNORE
 from pe_lab.lab.text import Text
@@ -27,6 +27,8 @@ def all_tasks():
         tasks.next_character(TEXT),
         tasks.masked_character(TEXT),
         tasks.next_word(TEXT, 5),
+        tasks.next_token(TEXT, 20),
+        tasks.masked_token(TEXT, 20),
         tasks.numbers(number_pairs(5_000)),
     ]
 
@@ -77,6 +79,31 @@ def test_masked_characters_are_covered_and_only_they_are_asked():
     covered = batch.inputs == task.num_inputs - 1
     assert torch.equal(covered, batch.targets != IGNORE)
     assert 0.13 < covered.float().mean() < 0.17  # 10 000 draws: deviation 0.0036
+
+
+def test_tokens_are_the_subwords_of_the_text():
+    pieces = subwords.learn(TEXT, 20)
+    batch = tasks.next_token(TEXT, 20, 8).draw(40, generator())
+    assert torch.equal(batch.targets[:, :-1], batch.inputs[:, 1:])
+    assert all(pieces.decode(row) in TEXT.train for row in batch.inputs.tolist())
+    assert batch.inputs.max() >= len(set(TEXT.train))  # not characters only
+
+
+def test_masked_tokens_are_those_that_are_asked():
+    task, pieces = tasks.masked_token(TEXT, 20, 50), subwords.learn(TEXT, 20)
+    batch = task.draw(200, generator())
+    covered = batch.inputs == task.num_inputs - 1
+    assert torch.equal(covered, batch.targets != IGNORE)
+    whole = torch.where(covered, batch.targets, batch.inputs)
+    assert all(pieces.decode(row) in TEXT.train for row in whole.tolist())
+
+
+def test_a_change_of_a_batch_is_made_to_every_tensor():
+    """Devices and shares of a batch: none of its tensors is left behind."""
+    ones = torch.ones(2, 2)
+    batch = tasks.Batch(ones, ones, ones, ones).map(lambda tensor: 3 * tensor)
+    assert all((tensor == 3).all() for tensor in vars(batch).values())
+    assert tasks.Batch(ones, ones).map(lambda tensor: 3 * tensor).mask is None
 
 
 def test_held_out_batches_come_from_the_held_out_text():

@@ -86,8 +86,7 @@ def share(batch: Batch) -> Batch:
     def rows(ids: Tensor) -> Tensor:
         return ids.tensor_split(size())[dist.get_rank()]
 
-    source = None if batch.source is None else rows(batch.source)
-    return Batch(rows(batch.inputs), rows(batch.targets), source)
+    return batch.map(rows)
 
 
 def total(value: Tensor) -> float:

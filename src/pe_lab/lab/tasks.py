@@ -16,6 +16,7 @@ import torch
 from torch import Generator, Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from . import subwords
 from .data import NumberPairs, Pair, number_pairs
 from .text import Text, character_vocabulary, word_vocabulary, words_of
 from .vocabulary import BOS, EOS, PAD, Vocabulary
@@ -31,6 +32,8 @@ class Batch:
         inputs: (B, L), what the model reads; the decoder's side where there are two.
         targets: (B, L), the id that each slot should say, or IGNORE.
         source: (B, S), what the encoder of an encoder-decoder reads; PAD at the end.
+        mask: (B, L) boolean, false for padding that an encoder must not look at; None
+            if it may look everywhere, as a decoder may, whose padding comes last.
 
     Example:
         >>> batch = pe_lab.lab.tasks.fixed_abc().draw(2, torch.Generator())
@@ -42,6 +45,23 @@ class Batch:
     inputs: Tensor
     targets: Tensor
     source: Tensor | None = None
+    mask: Tensor | None = None
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """A batch in which every tensor is changed in the same way.
+
+        Args:
+            change: of one tensor.
+
+        Returns:
+            a `Batch`; what is None stays None.
+        """
+
+        def maybe(tensor: Tensor | None) -> Tensor | None:
+            return None if tensor is None else change(tensor)
+
+        ids = change(self.inputs), change(self.targets)
+        return Batch(*ids, maybe(self.source), maybe(self.mask))
 
     def to(self, device: torch.device) -> Batch:
         """The same batch on a device.
@@ -52,8 +72,7 @@ class Batch:
         Returns:
             a `Batch`.
         """
-        source = None if self.source is None else self.source.to(device)
-        return Batch(self.inputs.to(device), self.targets.to(device), source)
+        return self.map(lambda tensor: tensor.to(device))
 
 
 Draw = Callable[[int, Generator], Batch]
@@ -239,16 +258,31 @@ def next_word(text: Text, vocabulary_size: int, length: int = 32) -> Task:
     return _causal("next-word", len(vocabulary), train, held_out, length)
 
 
+@lru_cache(maxsize=2)
+def next_token(text: Text, vocabulary_size: int, length: int = 32) -> Task:
+    """Say the next token of a text, cut into subwords by byte-pair encoding."""
+    pieces = subwords.learn(text, vocabulary_size)
+    train, held_out = (
+        torch.tensor(pieces.encode(t)) for t in (text.train, text.held_out)
+    )
+    return _causal("next-token", len(pieces), train, held_out, length)
+
+
 def _encoded(symbols: str | list[str], vocabulary: Vocabulary) -> Tensor:
     """The ids of a text's symbols as one long row."""
     return torch.tensor(vocabulary.encode(symbols))
 
 
-@lru_cache(maxsize=2)
-def masked_character(text: Text, length: int = 32, rate: float = 0.15) -> Task:
-    """Say the characters that were covered, from those on both sides."""
-    vocabulary = character_vocabulary(text)
-    cover = len(vocabulary)  # the id of the mask: one more than the characters
+def _masked(
+    name: str,
+    vocabulary_size: int,
+    train: Tensor,
+    held_out: Tensor,
+    length: int,
+    rate: float,
+) -> Task:
+    """Say the tokens that were covered, from those on both sides."""
+    cover = vocabulary_size  # the id of the mask: one more than those of the text
 
     def drawing(ids: Tensor) -> Draw:
         def draw(batch_size: int, generator: Generator) -> Batch:
@@ -259,10 +293,28 @@ def masked_character(text: Text, length: int = 32, rate: float = 0.15) -> Task:
 
         return draw
 
-    train, held_out = (_encoded(t, vocabulary) for t in (text.train, text.held_out))
     sizes = (cover + 1, cover, entropy(held_out))
-    name = "masked-character"
     return Task(name, "encoder", *sizes, drawing(train), drawing(held_out))
+
+
+@lru_cache(maxsize=2)
+def masked_character(text: Text, length: int = 32, rate: float = 0.15) -> Task:
+    """Say the characters that were covered, from those on both sides."""
+    vocabulary = character_vocabulary(text)
+    train, held_out = (_encoded(t, vocabulary) for t in (text.train, text.held_out))
+    return _masked("masked-character", len(vocabulary), train, held_out, length, rate)
+
+
+@lru_cache(maxsize=2)
+def masked_token(
+    text: Text, vocabulary_size: int, length: int = 32, rate: float = 0.15
+) -> Task:
+    """Say the subwords that were covered, from those on both sides."""
+    pieces = subwords.learn(text, vocabulary_size)
+    train, held_out = (
+        torch.tensor(pieces.encode(t)) for t in (text.train, text.held_out)
+    )
+    return _masked("masked-token", len(pieces), train, held_out, length, rate)
 
 
 def padded(rows: list[list[int]], filler: int, length: int = 0) -> Tensor:

