@@ -1,13 +1,15 @@
 """The loop is deterministic, counts only what is asked, and stops on a broken loss."""
 
+import copy
 import math
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
-from pe_lab.encodings import RoPE, Sinusoidal
-from pe_lab.lab import tasks
+from pe_lab.encodings import ALiBi, Learned, RoPE, Shaw, Sinusoidal, T5Bias
+from pe_lab.lab import tasks, training
 from pe_lab.lab.data import number_pairs
 from pe_lab.lab.tasks import IGNORE, Batch
 from pe_lab.lab.training import (
@@ -122,6 +124,58 @@ def test_padding_does_not_change_the_loss(encoding, norm):
     counts = torch.tensor([len(numeral) + 1.0 for _, numeral in pairs])
     mean = (torch.stack(alone) * counts).sum() / counts.sum()
     assert abs(tight - mean) < 2e-6
+
+
+ENCODINGS = [
+    None, Sinusoidal(16), Learned(16, 16), RoPE(8), ALiBi(2), T5Bias(2), Shaw(8, 4)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS, ids=lambda e: type(e).__name__)
+def test_training_in_bfloat16_keeps_weights_and_losses_in_float32(
+    monkeypatch, encoding
+):
+    """What runs on CUDA, here in the CPU's autocast: the path, not the device."""
+    seen = []
+    monkeypatch.setattr(training.F, "cross_entropy", watched(F.cross_entropy, seen))
+    losses = {}
+    for halved in ((), ("cpu",)):
+        monkeypatch.setattr(training, "HALVED", halved)
+        torch.manual_seed(0)
+        fresh = copy.deepcopy(encoding)
+        model = Transformer(50, 16, 2, 1, kind="encoder", encoding=fresh)
+        model.head.register_forward_hook(lambda *call: seen.append(call[2].dtype))
+        curves = train(model, tasks.position(16), RECIPE, 0)
+        losses[halved] = torch.tensor(curves["train_loss"].values)
+        assert {p.dtype for p in model.parameters()} == {torch.float32}
+    heads, given = seen[::2], seen[1::2]
+    assert set(given) == {torch.float32}  # no logarithm of eight bits
+    half = [dtype == torch.bfloat16 for dtype in heads]
+    assert sum(half) == RECIPE.steps  # its updates, and no held-out loss
+    assert not torch.equal(losses[()], losses[("cpu",)])
+    # bfloat16 keeps 8 bits: logits of order 1 are off by some 2^-8
+    assert (losses[()] - losses[("cpu",)]).abs().max() < 0.05
+
+
+def watched(function, seen):
+    """The function, which notes the dtype of its first argument."""
+
+    def call(first, *rest, **options):
+        seen.append(first.dtype)
+        return function(first, *rest, **options)
+
+    return call
+
+
+def test_a_cpu_trains_in_float32():
+    assert training.HALVED == ("cuda",)
+
+
+def test_a_model_is_trained_where_the_session_says():
+    """The meta device stands for any other: its batch and its model meet there."""
+    session = training.Session(torch.device("meta"))
+    with pytest.raises(RuntimeError, match="meta"):  # which has no loss to read
+        train(encoder(), tasks.position(16), RECIPE, 0, session)
 
 
 def test_a_recipe_survives_json():
