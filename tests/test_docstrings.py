@@ -47,7 +47,9 @@ NO_FORMULA = {
 }
 NO_EXAMPLE = {
     "pe_lab.lab.text.fetch_kjv": "needs the network",
+    "pe_lab.lab.text.kjv_verses": "needs the files that fetch_kjv fetches",
     "pe_lab.lab.text.read_kjv": "needs the file that fetch_kjv fetches",
+    "pe_lab.lab.text.read_places": "needs the file that fetch_kjv fetches",
 }
 
 

@@ -117,6 +117,10 @@ CALLS = {
     "seed": (pe_lab.seed, {"value": 1}),
     "exercises.case": (pe_lab.exercises.case, {"number": 3}),
     "exercises.score": (pe_lab.exercises.score, {"answers": {1: "ladder", 2: None}}),
+    "lab.strings.copy": (pe_lab.lab.strings.copy, {"shortest": 1, "longest": 3}),
+    "lab.strings.reverse": (pe_lab.lab.strings.reverse, {"shortest": 1, "longest": 3}),
+    "lab.strings.sort": (pe_lab.lab.strings.sort, {"shortest": 1, "longest": 3}),
+    "lab.strings.addition": (pe_lab.lab.strings.addition, {"shortest": 1, "longest": 3, "units_first": False}),
     "permutation_error": (pe_lab.properties.permutation_error, {"f": torch.nn.Identity(), "x": x, "permutation": ids}),
 }  # fmt: skip
 

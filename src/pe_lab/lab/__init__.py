@@ -4,7 +4,17 @@
 size="quick")` makes a small one in some seconds; `figures` draws either.
 """
 
-from . import data, figures, scoring, tasks, text, training
+from . import (
+    data,
+    figures,
+    scoring,
+    strings,
+    subwords,
+    tasks,
+    text,
+    training,
+    verses,
+)
 from .report import table
 from .results import Curve, Profile, Result, Run, mean_spread
 from .runner import run
@@ -22,8 +32,11 @@ __all__ = [
     "read_result",
     "run",
     "scoring",
+    "strings",
+    "subwords",
     "table",
     "tasks",
     "text",
     "training",
+    "verses",
 ]

@@ -257,8 +257,6 @@ def logits_of(model: nn.Module, batch: Batch) -> Tensor:
     """
     if batch.mask is not None:
         return model(batch.inputs, mask=batch.mask)
-    if batch.mask is not None:
-        return model(batch.inputs, mask=batch.mask)
     if batch.source is None:
         return model(batch.inputs)
     return model(batch.inputs, source=batch.source, source_mask=batch.source != PAD)

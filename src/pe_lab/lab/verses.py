@@ -103,6 +103,11 @@ def split(verses: list[Verse], held_out: int, vocabulary_size: int = 4096) -> Ve
 
     Raises:
         TypeError, ValueError: if that leaves no verse to train on.
+
+    Example:
+        >>> data = pe_lab.lab.verses.split([("a b", 0), ("c", 1), ("c", 8)], 1, 9)
+        >>> data.train, data.held_out, data.words.symbols[3:]
+        ((('a b', 0),), (('c', 1),), ['a', 'b'])
     """
     distinct = dict(reversed(verses))
     order = sorted(distinct, key=lambda text: sha256(text.encode()).digest())
