@@ -40,10 +40,23 @@ def _add_run(run: argparse.ArgumentParser) -> None:
         "--quick", action="store_const", const="quick", dest="size",
         help="the same as --size quick: some 10 CPU seconds",
     )  # fmt: skip
-    run.add_argument("--device", default="cpu", metavar="D", help="cpu or cuda (cpu)")
     run.add_argument(
         "--seeds", type=int, metavar="N", help="seeds 0 … N-1 (3; quick 1)"
     )
+    run.add_argument(
+        "--variant", action="append", metavar="V", dest="variants",
+        help="run this variant only; may be given several times",
+    )  # fmt: skip
+    run.add_argument(
+        "--text", default="auto", choices=("auto", "kjv", "topics"),
+        help="text of the language models (auto: kjv if it was fetched)",
+    )  # fmt: skip
+    _add_place(run)
+
+
+def _add_place(run: argparse.ArgumentParser) -> None:
+    """Where a run is made and kept, and by how many processes."""
+    run.add_argument("--device", default="cpu", metavar="D", help="cpu or cuda (cpu)")
     run.add_argument("--jobs", type=int, default=1, metavar="N", help="processes (1)")
     run.add_argument(
         "--shard", type=_shard, default=(0, 1), metavar="K/N",
@@ -61,14 +74,6 @@ def _add_run(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--every", type=int, default=200, metavar="N",
         help="steps between checkpoints, at most so many are made again (200)",
-    )  # fmt: skip
-    run.add_argument(
-        "--variant", action="append", metavar="V", dest="variants",
-        help="run this variant only; may be given several times",
-    )  # fmt: skip
-    run.add_argument(
-        "--text", default="auto", choices=("auto", "kjv", "topics"),
-        help="text of the language models (auto: kjv if it was fetched)",
     )  # fmt: skip
 
 

@@ -98,22 +98,13 @@ def run(
     """
     chosen = experiment(name)
     quick = refuse.one_of("size", size, chosen.sizes) == "quick"
-    wanted = _selection(chosen, quick, variants)
     count = (1 if quick else chosen.seeds) if seeds is None else seeds
     _refuse_numbers(count, jobs, every, shard)
     folder = None if out is None else Path(out) / f"{name}-{size}"
     with parallel.group(_device(device)) as place:
         todo = [
-            Job(
-                name,
-                variant,
-                seed,
-                config,
-                _run_file(folder, variant, seed),
-                place,
-                every,
-            )
-            for variant in wanted
+            Job(name, variant, seed, config, _file(folder, variant, seed), place, every)
+            for variant in _selection(chosen, quick, variants)
             for config in [chosen.config(variant, size, "topics" if quick else text)]
             for seed in range(count)
         ][shard[0] :: shard[1]]
@@ -174,7 +165,7 @@ def _selection(
     return tuple(variants)
 
 
-def _run_file(folder: Path | None, variant: str, seed: int) -> Path | None:
+def _file(folder: Path | None, variant: str, seed: int) -> Path | None:
     """Where a run is stored; `words/add`, seed 0 → words.add-0.json."""
     return folder and folder / f"{variant.replace('/', '.')}-{seed}.json"
 
