@@ -8,7 +8,7 @@ import pytest
 
 import pe_lab
 from pe_lab import cli
-from pe_lab.lab import Curve, Profile, Run, read_result, store, text
+from pe_lab.lab import Curve, Profile, Run, minilm, read_result, store, text
 
 
 def test_the_version_is_the_packages(capsys):
@@ -142,6 +142,14 @@ def test_fetch_prints_where_the_text_is(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(text, "fetch_kjv", lambda: tmp_path / "kjv.txt")
     assert cli.main(["fetch"]) == 0
     assert capsys.readouterr().out.strip() == str(tmp_path / "kjv.txt")
+
+
+def test_fetch_takes_a_name(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(minilm, "fetch", lambda: tmp_path / "minilm")
+    assert cli.main(["fetch", "minilm"]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "minilm")
+    with pytest.raises(SystemExit):
+        cli.main(["fetch", "bert"])
 
 
 def test_the_command_line_loads_nothing_optional():

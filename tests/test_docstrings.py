@@ -46,6 +46,9 @@ NO_FORMULA = {
     "random": "seeds",
 }
 NO_EXAMPLE = {
+    "pe_lab.lab.fetch.download": "needs the network",
+    "pe_lab.lab.minilm.fetch": "needs the network",
+    "pe_lab.lab.minilm.load": "needs the files that fetch fetches",
     "pe_lab.lab.text.fetch_kjv": "needs the network",
     "pe_lab.lab.text.kjv_verses": "needs the files that fetch_kjv fetches",
     "pe_lab.lab.text.read_kjv": "needs the file that fetch_kjv fetches",

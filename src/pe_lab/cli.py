@@ -24,7 +24,7 @@ def parser() -> argparse.ArgumentParser:
     _add_results(commands.add_parser("results", help="show results"))
     _add_plot(commands.add_parser("plot", help="draw curves or a profile of a result"))
     command.add_options(commands.add_parser("doctor", help="find a bug in an encoding"))
-    commands.add_parser("fetch", help="fetch and verify the King James text (1.5 MB)")
+    _add_fetch(commands.add_parser("fetch", help="fetch and verify text or a model"))
     return top
 
 
@@ -74,6 +74,13 @@ def _add_place(run: argparse.ArgumentParser) -> None:
     run.add_argument(
         "--every", type=int, default=200, metavar="N",
         help="steps between checkpoints, at most so many are made again (200)",
+    )  # fmt: skip
+
+
+def _add_fetch(fetch: argparse.ArgumentParser) -> None:
+    fetch.add_argument(
+        "what", nargs="?", default="kjv", choices=("kjv", "minilm"), metavar="WHAT",
+        help="kjv, the King James text (1.5 MB), or minilm, a model (84 MB) (kjv)",
     )  # fmt: skip
 
 
@@ -208,9 +215,9 @@ def _plot(options: argparse.Namespace) -> str:
 
 
 def _fetch(options: argparse.Namespace) -> str:
-    from pe_lab.lab.text import fetch_kjv
+    from pe_lab.lab import minilm, text
 
-    return str(fetch_kjv())
+    return str(minilm.fetch() if options.what == "minilm" else text.fetch_kjv())
 
 
 if __name__ == "__main__":

@@ -6,7 +6,9 @@ size="quick")` makes a small one in some seconds; `figures` draws either.
 
 from . import (
     data,
+    fetch,
     figures,
+    minilm,
     scoring,
     strings,
     subwords,
@@ -26,9 +28,11 @@ __all__ = [
     "Result",
     "Run",
     "data",
+    "fetch",
     "figures",
     "load",
     "mean_spread",
+    "minilm",
     "read_result",
     "run",
     "scoring",
