@@ -6,7 +6,6 @@ from . import (
     lengths,
     minilm,
     panorama,
-    probes,
     sqrt_d,
     stall,
     stretch,
@@ -24,7 +23,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         anchors,
         stretch,
         minilm,
-        probes,
     )
 }
 
