@@ -252,29 +252,32 @@ def test_a_name_is_a_shipped_result_and_a_path_is_a_path(folder, monkeypatch):
 
 # ── many processes ───────────────────────────────────────────────────────────────
 
-WRITER = """
+POINTS = 3000
+
+WRITER = f"""
 import sys
 from pathlib import Path
 from pe_lab.lab.results import Curve, Run
 from pe_lab.lab.store import write_collected, write_run
 
 folder, me = Path(sys.argv[1]), int(sys.argv[2])
+steps = list(range({POINTS}))
+curves = {{"loss": Curve(steps, [float(step) for step in steps])}}
 print("ready", flush=True)
 sys.stdin.readline()
-for seed in range(12):
-    for variant in ("shared", f"own-{me}"):
-        loss = [float(step) for step in range(3000)]
-        run = Run(variant, seed, {}, {"loss": Curve(list(range(3000)), loss)}, {})
-        write_run(folder / f"{variant}-{seed}.json", "toy", run)
+for seed in range(3):
+    for variant in ["shared"] * 8 + [f"own-{{me}}"]:
+        file = folder / f"{{variant}}-{{seed}}.json"
+        write_run(file, "toy", Run(variant, seed, {{}}, curves, {{}}))
 write_collected(folder)
 """
 
 
 def test_many_processes_write_while_another_reads(tmp_path):
-    """Three write the same runs and their own; whoever reads meets whole runs only.
+    """Three write the same runs, again and again, and their own; all are whole.
 
-    A curve of 3000 points is some 60 kB, so a file that were written in place would be
-    met half done: the reader looks again and again until the last writer has ended.
+    A file of some 50 kB that were written in place would be met empty or cut off. That
+    takes microseconds, so the end of each file is looked at thousands of times.
     """
     folder = tmp_path / "toy-full"
     writers = [
@@ -293,19 +296,24 @@ def test_many_processes_write_while_another_reads(tmp_path):
         writer.stdin.flush()
     looks, counts = 0, set()
     while any(writer.poll() is None for writer in writers):
-        if list(folder.glob("*.json")):
+        for file in folder.glob("[so]*.json"):
+            for _ in range(100):
+                assert file.read_bytes().endswith(b"}\n"), (
+                    f"{file.name} is half written"
+                )
+                looks += 1
+        if looks:
             counts.add(len(read_result(folder).runs))
-            looks += 1
     assert [writer.wait() for writer in writers] == [0, 0, 0]
-    assert looks > 3 and len(counts) > 1, "nobody looked while they wrote"
+    assert looks > 1000 and len(counts) > 1, "nobody looked while they wrote"
     found = read_result(folder)
     assert sorted((run.variant, run.seed) for run in found.runs) == sorted(
         (variant, seed)
         for variant in ("shared", "own-0", "own-1", "own-2")
-        for seed in range(12)
+        for seed in range(3)
     )
     assert read_result(tmp_path / "toy-full.json") == found
-    assert all(len(run.curves["loss"].values) == 3000 for run in found.runs)
+    assert all(len(run.curves["loss"].values) == POINTS for run in found.runs)
     assert not [file for file in folder.iterdir() if file.suffix != ".json"]
 
 

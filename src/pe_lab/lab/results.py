@@ -310,10 +310,3 @@ def surroundings(seed: int, device: str = "cpu") -> dict[str, Any]:
         except PackageNotFoundError:
             libraries[name] = None
     return provenance(seed=seed).to_dict() | {"device": device, "libraries": libraries}
-
-
-# Re-exported until every module imports them from where they are.
-from .store import load as load  # noqa: E402
-from .store import read_run as read_run  # noqa: E402
-from .store import write_result as write_result  # noqa: E402
-from .store import write_run as write_run  # noqa: E402

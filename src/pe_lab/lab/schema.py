@@ -34,6 +34,7 @@ def run_from(content: Any) -> Run:
     _is("seed", content["seed"], int)
     for name in MAPPINGS:
         _is(name, content.get(name, {}), dict)
+    for name in ("config", "provenance"):
         _finite(name, content.get(name, {}))
     for metric, value in content["final"].items():
         _number(f"final {metric}", value)

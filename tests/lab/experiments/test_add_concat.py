@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from pe_lab import sinusoidal
+from pe_lab.lab import load
 from pe_lab.lab.experiments.add_concat import (
     PLACE_DIM,
     VOCABULARIES,
@@ -13,7 +14,6 @@ from pe_lab.lab.experiments.add_concat import (
     config,
     encoding_of,
 )
-from pe_lab.lab.results import load
 from pe_lab.lab.training import parameters_of
 from pe_lab.model import Transformer
 
