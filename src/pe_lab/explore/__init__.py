@@ -15,6 +15,7 @@ _HOMES = {
     "RotateByK": "rotate_by_k",
     "KernelShape": "kernel_shape",
     "ScaleBalance": "scale_balance",
+    "ContextStretch": "context_stretch",
     "Explorable": "base",
 }
 
