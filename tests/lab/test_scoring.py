@@ -9,7 +9,8 @@ from torch import nn
 from pe_lab.encodings import Sinusoidal
 from pe_lab.lab import tasks
 from pe_lab.lab.data import number_pairs
-from pe_lab.lab.scoring import bleu, exact_match, greedy
+from pe_lab.lab.scoring import bleu, exact_match, greedy, right_shares
+from pe_lab.lab.tasks import IGNORE
 from pe_lab.lab.training import logits_of
 from pe_lab.lab.vocabulary import BOS, EOS, PAD
 from pe_lab.model import Transformer
@@ -80,3 +81,13 @@ def test_a_short_answer_is_penalised_once():
 def test_bleu_of_a_perfect_and_of_a_hopeless_translation():
     assert bleu(["一百零二", "三十"], ["一百零二", "三十"]) == pytest.approx(100)
     assert bleu(["四四四四"], ["一百零二"]) == 0
+
+
+def test_right_shares_count_asked_slots_and_whole_rows():
+    """The model says its input: row 0 is right, row 1 in one of two, row 2 in none."""
+    inputs = torch.tensor([[1, 2, 0], [1, 2, 3], [1, 2, 3]])
+    targets = torch.tensor([[1, 2, IGNORE], [1, IGNORE, 2], [IGNORE, 0, IGNORE]])
+    says_input = nn.Embedding.from_pretrained(torch.eye(4)).train()
+    exact, accuracy = right_shares(says_input, tasks.Batch(inputs, targets))
+    assert (exact, accuracy) == (pytest.approx(1 / 3), pytest.approx(3 / 5))
+    assert says_input.training
