@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 import pe_lab
-from pe_lab.lab.results import write_json
+from pe_lab.lab.store import write_json
 
 RESULTS = Path(__file__).parent / "results"
 CACHE = Path("/sys/devices/system/cpu/cpu0/cache")

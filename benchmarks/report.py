@@ -14,7 +14,7 @@ from typing import Any
 
 from benchmarks.harness import RESULTS
 
-NAMES = ("tables", "rotate", "decode", "alibi", "memory")
+NAMES = ("tables", "rotate", "decode", "alibi", "train", "many", "memory")
 
 Content = dict[str, Any]
 Contents = dict[str, Content]
@@ -82,6 +82,11 @@ def times(value: float | None) -> str:
     return f"{value:.2f}" if value < 9.995 else f"{value:.1f}"
 
 
+def thousands(value: int | None) -> str:
+    """A count with narrow gaps; nothing for what has none."""
+    return "" if value is None else f"{value:,}".replace(",", "\u202f")
+
+
 def error(value: float | None) -> str:
     """An error with two digits, such as 5.6e-7; nothing for a bound, which has none."""
     if value is None:
@@ -136,8 +141,9 @@ def cell(one: dict[str, Any], name: str, show: str) -> str:
     if show == "max_error":
         return error(one["max_error"].get(name))
     row = one["rows"].get(name)
-    if show == "microseconds":
-        return "–" if row is None else f"{1e3 * row['milliseconds']:.1f}"
+    if show in ("microseconds", "milliseconds"):
+        scale = 1e3 if show == "microseconds" else 1
+        return "–" if row is None else f"{scale * row['milliseconds']:.1f}"
     return times(None if row is None else row[show])
 
 
@@ -184,6 +190,39 @@ def alibi(content: Content) -> Table:
     return by_case(content, columns)
 
 
+def many(content: Content) -> Table:
+    """Milliseconds, times in turn and times the products, of eight models."""
+    columns = {
+        f"{what}, {name}": {"size": name, "show": show}
+        for name in content["setting"]["sizes"]
+        for what, show in (("ms", "milliseconds"), ("× in turn", "ratio"))
+    }
+    return by_case(content, columns)
+
+
+def train(content: Content) -> Table:
+    """Milliseconds, times ours with RoPE, and parameters, of one step of training."""
+    table = by_case(
+        content,
+        {
+            f"{what}, {name}": {"size": name, "show": show}
+            for name in content["setting"]["sizes"]
+            for what, show in (
+                ("ms", "milliseconds"),
+                ("× ours", "ratio"),
+                ("× products", "over_bound"),
+            )
+        },
+    )
+    counts = [(one["size"], one["parameters"]) for one in content["cases"]]
+    head = [*table.head, *(f"parameters, {name}" for name, _ in counts)]
+    rows = [
+        [*row, *(thousands(each.get(row[0])) for _, each in counts)]
+        for row in table.rows
+    ]
+    return Table(head, rows)
+
+
 def memory(content: Content, job: str = "") -> Table:
     """Megabytes beyond input and output, and kept for backward, of one job or all."""
     head = ["", *(f"MB {what}, {short}" for short in DTYPES for what in MEASURES)]
@@ -226,6 +265,8 @@ TABLES = {
     "rotate": rotate,
     "decode": decode,
     "alibi": alibi,
+    "train": train,
+    "many": many,
     "memory": memory,
 }
 
@@ -290,6 +331,16 @@ def alibi_targets(content: Content) -> Iterator[Target]:
             yield Target(f"ALiBi, {short}, L = {length}, × no bias", 1.25, value)
 
 
+def train_targets(content: Content) -> Iterator[Target]:
+    for one in content["cases"]:
+        for scheme in ("none", "learned", "RoPE", "ALiBi"):
+            peer = one["rows"].get(f"x-transformers, {scheme}")
+            if peer:
+                value = one["rows"][f"pe_lab, {scheme}"]["ratio"] / peer["ratio"]
+                what = f"Training, {one['size']}, {scheme}, × x-transformers"
+                yield Target(what, 1.0, value)
+
+
 def memory_targets(content: Content) -> Iterator[Target]:
     length, heads = content["setting"]["rotate_shape"][2:0:-1]
     pairs = content["setting"]["rotate_shape"][3] // 2
@@ -305,6 +356,7 @@ ASK = {
     "rotate": rotate_targets,
     "decode": decode_targets,
     "alibi": alibi_targets,
+    "train": train_targets,
     "memory": memory_targets,
 }
 
@@ -327,6 +379,8 @@ def numbers(contents: Contents) -> dict[str, str]:
     found |= dict(rotate_numbers(contents["rotate"]))
     found |= dict(decode_numbers(contents["decode"]))
     found |= dict(alibi_numbers(contents["alibi"]))
+    found |= dict(train_numbers(contents["train"]))
+    found |= dict(many_numbers(contents["many"]))
     return found | dict(memory_numbers(contents["memory"]))
 
 
@@ -410,6 +464,32 @@ def alibi_numbers(content: Content) -> Iterator[tuple[str, str]]:
 
 
 ALIBI_PEERS = {"built": "SDPA, bias built before", "flex": "FlexAttention compiled"}
+
+
+def train_numbers(content: Content) -> Iterator[tuple[str, str]]:
+    ratios = [target.measured for target in train_targets(content)]
+    yield "train-best", times(min(ratios, default=None))
+    yield "train-worst", times(max(ratios, default=None))
+    for one in content["cases"]:
+        rows, name = one["rows"], one["size"]
+        width, heads, layers, sequences, length = content["setting"]["sizes"][name]
+        ours = rows[content["baseline"]]
+        yield (
+            f"train-{name}-shape",
+            (
+                f"width {width}, {layers} layers, {heads} heads, "
+                f"{sequences} sequences of {length} tokens"
+            ),
+        )
+        yield f"train-{name}-products", times(ours["over_bound"])
+        quick = rows.get("pe_lab compiled, RoPE")
+        yield f"train-{name}-compiled", times(quick["ratio"] if quick else None)
+
+
+def many_numbers(content: Content) -> Iterator[tuple[str, str]]:
+    yield "many-models", str(content["setting"]["models"])
+    for one in content["cases"]:
+        yield f"many-{one['size']}", times(one["rows"]["pe_lab, by vmap"]["ratio"])
 
 
 def memory_numbers(content: Content) -> Iterator[tuple[str, str]]:

@@ -8,9 +8,19 @@ from types import ModuleType
 import pytest
 import torch
 
-from benchmarks import alibi, decode, harness, memory, report, rotate, tables
+from benchmarks import (
+    alibi,
+    decode,
+    harness,
+    many,
+    memory,
+    report,
+    rotate,
+    tables,
+    train,
+)
 
-TIMED = (tables, rotate, decode, alibi)
+TIMED = (tables, rotate, decode, alibi, train, many)
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +78,35 @@ def test_the_peers_do_the_same_job(contents):
         for one in contents[name]["cases"]:
             if one["dtype"] == "float32":
                 assert max(one["max_error"].values()) <= 1e-4, name
+
+
+def test_models_that_train_side_by_side_are_of_one_size(contents):
+    for one in contents["train"]["cases"]:
+        counts = one["parameters"]
+        for scheme in ("none", "RoPE", "ALiBi", "learned"):
+            ours, theirs = (
+                counts[f"pe_lab, {scheme}"],
+                counts[f"x-transformers, {scheme}"],
+            )
+            # biases and gains are few beside matrices, but not at these tiny widths
+            assert abs(ours - theirs) < 0.1 * theirs
+        # a loss near ln 65, of some thousand float32 operations
+        assert max(one["max_error"].values()) < 1e-5
+
+
+def test_many_models_at_once_have_the_gradients_of_each_alone(contents):
+    for one in contents["many"]["cases"]:
+        # float32 sums in another order, gradients below 1
+        assert 0 < one["max_error"][many.AT_ONCE] < 1e-5
+
+
+def test_the_steps_that_are_timed_do_train():
+    torch.manual_seed(0)
+    size = train.TINY["small"]
+    for model in (train.our_model("RoPE", size), train.their_model("RoPE", size)):
+        step = train.training_step(model, train.batch_of(size))
+        losses = [step() for _ in range(30)]
+        assert losses[-1] < losses[0]
 
 
 def test_the_bound_of_a_pass_with_a_gradient_copies_twice():
