@@ -57,8 +57,8 @@ class State:
         for i, averages in self.optimizer.state_dict()["state"].items():
             found |= {f"optimizer.{i}.{name}": t for name, t in averages.items()}
         found |= {"batches": self.generator.get_state(), "cpu": torch.get_rng_state()}
-        if torch.cuda.is_initialized():
-            found["cuda"] = torch.cuda.get_rng_state()
+        if (device := device_of(self.model)).type == "cuda":
+            found["cuda"] = torch.cuda.get_rng_state(device)
         return {name: t.detach().cpu().clone() for name, t in found.items()}
 
     def notes(self) -> dict[str, Any]:
@@ -78,9 +78,14 @@ class State:
         self.generator.set_state(tensors["batches"])
         torch.set_rng_state(tensors["cpu"])
         if "cuda" in tensors:
-            torch.cuda.set_rng_state(tensors["cuda"])
+            torch.cuda.set_rng_state(tensors["cuda"], device_of(self.model))
         self.step, self.seen = notes["step"], notes["seen"]
         self.curves = {name: Curve(**curve) for name, curve in notes["curves"].items()}
+
+
+def device_of(model: nn.Module) -> torch.device:
+    """Where the model's parameters are."""
+    return next(model.parameters()).device
 
 
 def _below(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -117,9 +122,12 @@ class Checkpoint:
         return found[1]
 
     def _read(self) -> Content | None:
-        if self.path is None or not self.path.exists():
+        if self.path is None:
             return None
-        tensors, notes = read(self.path)
+        try:
+            tensors, notes = read(self.path)
+        except FileNotFoundError:
+            return None
         refuse_other(self.path, notes["of"], self.of)
         return tensors, notes
 
@@ -146,7 +154,8 @@ def write(path: Path, tensors: dict[str, Tensor], notes: dict[str, Any]) -> None
 def read(path: Path) -> Content:
     """Read a file that `write` wrote.
 
-    Raises: ValueError if it is cut short, damaged, or of another format.
+    Raises: FileNotFoundError if there is none, ValueError if it is cut short, damaged,
+    or of another format.
     """
     from safetensors import SafetensorError, safe_open
 

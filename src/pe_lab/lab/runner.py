@@ -71,7 +71,8 @@ def run(
         jobs: processes at the same time.
         shard: (k, n), k from 0 to n−1: make only run k and every n-th after it. With n
             processes and one `out`, on as many machines as can write there, that is
-            all of them; whichever ends last, the result in `out` has all runs.
+            all of them; whichever ends last, the result in `out` has all runs. A Slurm
+            array 0-7 passes `--shard $SLURM_ARRAY_TASK_ID/8`.
         out: a folder in which each run is stored as soon as it is done, and the result
             at the end; runs found there are not made again.
         every: updates between two checkpoints, kept in `out` until the run is stored.

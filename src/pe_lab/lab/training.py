@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from . import parallel
-from .checkpoint import SUFFIX, Checkpoint, State, digest
+from .checkpoint import SUFFIX, Checkpoint, State, device_of, digest
 from .results import Curve
 from .tasks import IGNORE, Batch, Task
 from .vocabulary import PAD
@@ -315,15 +315,10 @@ def held_out_loss(model: nn.Module, task: Task, size: int) -> float:
     for start in range(0, size, 128):
         batch = task.draw_held_out(min(128, size - start), generator)
         count = int((batch.targets != IGNORE).sum())
-        total += count * float(loss_of(model, batch.to(_device_of(model))))
+        total += count * float(loss_of(model, batch.to(device_of(model))))
         asked += count
     model.train(was_training)
     return total / asked
-
-
-def _device_of(model: nn.Module) -> torch.device:
-    """Where the model's parameters are."""
-    return next(model.parameters()).device
 
 
 def train(
@@ -416,7 +411,7 @@ def _measure(state: State, task: Task, recipe: Recipe) -> None:
 
 def _update(state: State, batch: Batch, recipe: Recipe) -> float:
     """One update; returns the loss before it."""
-    rate, device = recipe.rate(state.step), _device_of(state.model)
+    rate, device = recipe.rate(state.step), device_of(state.model)
     for group in state.optimizer.param_groups:
         group["lr"] = rate
     asked = int((batch.targets != IGNORE).sum()) if parallel.size() > 1 else None
