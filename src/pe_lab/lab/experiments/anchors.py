@@ -52,7 +52,13 @@ SCHEMES: dict[str, Callable[[bool], PositionalEncoding]] = {
     "learned": lambda both: Learned(LENGTH + 1, 32, std=1.0),
     "rope": lambda both: RoPE(16),
     "alibi": lambda both: ALiBi(2, symmetric=both),
-    "t5": lambda both: T5Bias(2, bidirectional=both, max_distance=LENGTH),
+    # 16 buckets for keys before the query, and as many for keys behind it
+    "t5": lambda both: T5Bias(
+        2,
+        bidirectional=both,
+        num_buckets=2 * LENGTH if both else LENGTH,
+        max_distance=LENGTH,
+    ),
     "shaw": lambda both: Shaw(16, LENGTH),
 }
 VARIANTS = tuple(
