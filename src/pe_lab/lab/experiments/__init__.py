@@ -6,6 +6,7 @@ from . import (
     lengths,
     minilm,
     panorama,
+    probes,
     sqrt_d,
     stall,
     stretch,
@@ -23,6 +24,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         anchors,
         stretch,
         minilm,
+        probes,
     )
 }
 
