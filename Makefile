@@ -5,12 +5,14 @@
 #   LAB_ARGS   more words for JupyterLab                    make lab LAB_ARGS=--no-browser
 #   CHAPTERS   which chapters                               make sync CHAPTERS=notebooks/05_*.py
 #   BENCH_ARGS more words for the benchmarks                make bench BENCH_ARGS="--only alibi"
+#   NAMES      which experiments                            make results NAMES="stall sqrt-d"
 
 PYTHON   ?= python3
 PIP_ARGS ?=
 LAB_ARGS ?=
 CHAPTERS ?=
 BENCH_ARGS ?=
+NAMES ?=
 
 VENV  := .venv
 BIN   := $(VENV)/bin
@@ -22,7 +24,7 @@ SITE  := _build/html
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .DEFAULT_GOAL := help
-.PHONY: help lab book test site-test sync exercises bench gpu lint types constraints clean
+.PHONY: help lab book test site-test sync exercises results bench gpu lint types constraints clean
 
 help:  ## list the targets
 	@echo "make lab          read and run the book in JupyterLab"
@@ -32,6 +34,7 @@ help:  ## list the targets
 	@echo "make    both in one run"
 	@echo "make sync         run the chapters that changed, and store their outputs"
 	@echo "make exercises    derive the exercises' stubs from their solutions"
+	@echo "make results      run every experiment again, and ship what comes out"
 	@echo "make bench        measure speed, accuracy and memory beside other libraries"
 	@echo "make gpu          check and time everything on a CUDA GPU, in five minutes"
 	@echo "make lint types   check the style and the types of the code"
@@ -93,6 +96,12 @@ sync: $(VENV)/.reader
 
 exercises: $(VENV)/.reader
 	$(BIN)/python book/tools/exercises.py $(CHAPTERS)
+
+results: $(VENV)/.reader
+	@echo "Running every experiment in full; what is in results is not run again …"
+	$(BIN)/pe-lab fetch kjv
+	$(BIN)/pe-lab fetch minilm
+	$(BIN)/python book/tools/ship.py $(NAMES)
 
 bench: $(VENV)/.tester
 	@echo "Measuring; leave the machine alone for some minutes …"
