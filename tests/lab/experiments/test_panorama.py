@@ -113,8 +113,14 @@ def test_shipped_runs_say_what_the_chapter_says():
     assert (growth("rope-base5") < growth("rope")).all()
 
 
-def test_the_gpu_recipe_has_a_model_and_lengths_of_its_own():
+def test_the_gpu_recipe_is_a_larger_model_and_runs():
     config = EXPERIMENT.config("rope", "gpu", "topics")
-    assert config["sizes"]["d_model"] == 256
     assert config["lengths"] == (128, 256, 512, 1024, 2048)
     assert config["recipe"]["steps"] == 3000
+    config["recipe"] |= {"steps": 1, "batch_size": 1, "measure_at": ()}
+    config["recipe"] |= {"held_out_size": 1}
+    config |= {"lengths": (128, 256), "tokens": 256}
+    with reproducible(0):
+        made = EXPERIMENT.measure(config, 0, LOCAL)
+    assert made.final["parameters"] > 4_000_000
+    assert made.profiles["perplexity/plain"].at == [128, 256]
