@@ -66,6 +66,8 @@ SCHEMES: dict[str, Maker] = {
     "sinusoidal": lambda d, h, short, long: Sinusoidal(d),
     # N(0, 1) is the scale of the words; rows from `short` on are never trained
     "learned": lambda d, h, short, long: Learned(long, d, std=1.0),
+    # BERT's start: all rows near zero, so that training may keep neighbours alike
+    "learned-small": lambda d, h, short, long: Learned(long, d, std=0.02),
     "rope": lambda d, h, short, long: RoPE(d // h),
     # every wavelength turns fully within the trained length, if that is 32
     "rope-base5": lambda d, h, short, long: RoPE(d // h, base=5.0),
@@ -184,8 +186,11 @@ def _interpolated(own: PositionalEncoding, short: int, length: int) -> Any:
 
 
 # encoding → way out → (encoding, trained length, length) → (encoding, positions)
-WAYS_OUT: dict[str, dict[str, Callable[..., Any]]] = {
-    "learned": {"clamp": _clamped, "wrap": _wrapped, "resample": _resampled},
+Ways = dict[str, Callable[..., Any]]
+OF_A_TABLE: Ways = {"clamp": _clamped, "wrap": _wrapped, "resample": _resampled}
+WAYS_OUT: dict[str, Ways] = {
+    "learned": OF_A_TABLE,
+    "learned-small": OF_A_TABLE,
     "sinusoidal": {"interpolate": _interpolated},
 }
 
