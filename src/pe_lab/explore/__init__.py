@@ -16,6 +16,7 @@ _HOMES = {
     "KernelShape": "kernel_shape",
     "ScaleBalance": "scale_balance",
     "ContextStretch": "context_stretch",
+    "PastTheEnd": "past_the_end",
     "Explorable": "base",
 }
 
