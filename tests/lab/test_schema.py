@@ -55,12 +55,20 @@ def set_at(content, path, value):
         ("curves.loss.values", 3, "has 3 as values of loss, where a list is needed"),
         ("curves.loss.values", [1.0], "has 2 steps and 1 values of loss"),
         ("curves.loss.values", [1, "2"], "has '2' as values of loss, where a number"),
-        ("curves.loss.values", [1, -math.inf], "has -inf as values of loss, where a finite"),
+        (
+            "curves.loss.values",
+            [1, -math.inf],
+            "has -inf as values of loss, where a finite",
+        ),
         ("curves.loss.steps", [0, 1.5], "has 1.5 as steps of loss, where a whole"),
         ("curves.loss.at", [0, 1], "has loss without steps and values"),
         ("profiles.loss.at", [32], "has 1 at and 2 values of loss"),
         ("profiles.loss", {"at": [1]}, "has loss without at and values"),
-        ("profiles.loss.values", [1, math.nan], "has nan as values of loss, where a finite"),
+        (
+            "profiles.loss.values",
+            [1, math.nan],
+            "has nan as values of loss, where a finite",
+        ),
         ("speed", 3, "has an entry 'speed' that no run has"),
     ],
 )

@@ -1,7 +1,7 @@
 """The laboratory: small experiments with small Transformers, and their results.
 
-`load("sqrt-d")` gives a result that comes with the package; `run("sqrt-d",
-size="quick")` makes a small one in some seconds; `figures` draws either.
+`load("sqrt-d")` gives a result that comes with the package, and
+`run("sqrt-d", size="quick")` makes a small one in some seconds; `figures` draws either.
 """
 
 from . import (
