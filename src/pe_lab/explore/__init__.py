@@ -17,6 +17,8 @@ _HOMES = {
     "ScaleBalance": "scale_balance",
     "ContextStretch": "context_stretch",
     "PastTheEnd": "past_the_end",
+    "LossByPosition": "loss_by_position",
+    "CountingHead": "counting_head",
     "Explorable": "base",
 }
 
