@@ -117,3 +117,16 @@ def test_copies_are_learned_by_all_and_carried_over_by_some():
     close = {s: result.profile(f"copy/{s}", "token_accuracy")[1][:, 2] for s in SCHEMES}
     assert close["t5"].min() > 0.6
     assert max(close[s].max() for s in ("rope", "sinusoidal", "learned")) < 0.45
+
+
+def test_reversing_and_sorting_are_learned_and_addition_is_not():
+    """What the book says of the tasks of which one seed is shipped."""
+    result = load("lengths")
+    exact = {v: result.profile(v, "exact_match")[1][0] for v in result.variants}
+    for scheme in SCHEMES:
+        for task in ("reverse", "sort"):
+            assert exact[f"{task}/{scheme}"][1] > 0.85  # 8 digits
+        assert (exact[f"addition/{scheme}"] == 0).all()  # at any length, trained or not
+    assert exact["sort/nope"][4] > 0.5  # twice as long
+    others = [values[4] for variant, values in exact.items() if variant != "sort/nope"]
+    assert max(others) < 0.01
