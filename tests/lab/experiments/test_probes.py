@@ -1,12 +1,17 @@
 """Probes: windows that do not meet, and models that count or cannot."""
 
+import json
+
 import pytest
 import torch
 
+from pe_lab.lab import load
 from pe_lab.lab.experiments import EXPERIMENTS, probes
 from pe_lab.lab.experiments.base import transformer
+from pe_lab.lab.probes import hidden_states
 from pe_lab.lab.tasks import left_neighbour, position
-from pe_lab.lab.text import character_vocabulary, load_text
+from pe_lab.lab.text import cache_folder, character_vocabulary, load_text
+from pe_lab.lab.training import reproducible
 
 
 def test_windows_cut_the_text_and_share_no_character():
@@ -82,3 +87,34 @@ def test_a_quick_run_needs_no_text_but_the_standard_librarys():
         assert config["text"] == "topics"
         text = load_text("topics")
         assert 2 * config["windows"] * config["length"] < len(text.held_out)
+
+
+# ── what is shipped ──────────────────────────────────────────────────────────────
+
+
+def test_the_first_look_of_a_shipped_run_comes_out_again():
+    """Before training, the numbers depend on the initial weights and the text only."""
+    if not (cache_folder() / "kjv.txt").exists():
+        pytest.skip("the King James text is not fetched: another text was probed")
+    stored = load("probes").of("causal/none")[0]
+    config = EXPERIMENTS["probes"].config("causal/none", "full", "kjv")
+    assert json.loads(json.dumps(config)) == stored.config
+    text = load_text("kjv")
+    rows = probes.held_out_windows(text, config["length"], 2 * config["windows"])
+    with reproducible(0):
+        task = probes.TASKS["causal"](text, config["length"])
+        model = transformer(task, config["sizes"], probes.SCHEMES["none"]())
+    shares, _ = probes.probed(hidden_states(model, rows), config["penalty"])
+    wanted = stored.profiles["r2/linear/text/untrained"].values
+    # states in float32, a well-conditioned fit of 32 768 rows in float64
+    assert shares == pytest.approx(wanted, rel=0, abs=2e-4)
+
+
+def test_shipped_runs_show_a_counter_behind_the_mask_and_none_without():
+    result = load("probes")
+    for name in ("text", "shuffled"):
+        for when in ("untrained", "trained"):
+            metric = f"r2/squares/{name}/{when}"
+            causal = result.profile("causal/none", metric)[1]
+            both = result.profile("both-ways/none", metric)[1]
+            assert (causal[:, 1:] > 0.2).all() and (abs(both) < 0.01).all()
