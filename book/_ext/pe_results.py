@@ -90,7 +90,7 @@ class Costs(ResultsDirective):
         columns = [nodes.colspec(colwidth=1) for _ in HEAD]
         head, body = nodes.thead("", row(HEAD)), nodes.tbody("", *map(row, rows))
         group = nodes.tgroup("", *columns, head, body, cols=len(HEAD))
-        return [nodes.table("", group, classes=["results"])]
+        return [nodes.table("", group, classes=["speed"])]
 
 
 def row(cells: Iterable[str]) -> nodes.row:
@@ -130,7 +130,7 @@ class Picture(ResultsDirective):
         figures.save(figure, path)
         here = Path(self.env.doc2path(self.env.docname)).parent
         uri = Path(os.path.relpath(path, here)).as_posix()
-        return [nodes.image(uri=uri, alt=self.options["alt"])]
+        return [nodes.paragraph("", "", nodes.image(uri=uri, alt=self.options["alt"]))]
 
 
 class Number(SphinxRole):
