@@ -266,7 +266,7 @@ curves = {{"loss": Curve(steps, [float(step) for step in steps])}}
 print("ready", flush=True)
 sys.stdin.readline()
 for seed in range(3):
-    for variant in ["shared"] * 8 + [f"own-{{me}}"]:
+    for variant in ["shared"] * 5 + [f"own-{{me}}"]:
         file = folder / f"{{variant}}-{{seed}}.json"
         write_run(file, "toy", Run(variant, seed, {{}}, curves, {{}}))
 write_collected(folder)
