@@ -255,8 +255,8 @@ RANK = Exercise(
         Mistake(
             "singular values, not variances",
             _rank_values,
-            "The variance along a component is the squared singular value. (With the "
-            "values themselves it is the effective rank of Roy and Vetterli.)",
+            "The variance along a component is the squared singular value. With the "
+            "values themselves it is the effective rank as Roy and Vetterli define it.",
         ),
         Mistake(
             "the entropy itself",
