@@ -3,7 +3,7 @@
 # # Learn a table
 #
 # :::{div} strip
-# 50 minutes to read · under 30 s of CPU · you need {ref}`ch-break` and {ref}`ch-add`.
+# 50 minutes to read · under 40 s of CPU · you need {ref}`ch-break` and {ref}`ch-add`.
 # :::
 #
 # **You will be able to**
@@ -103,7 +103,7 @@ print("the table is the formula:", torch.equal(learned.embed(x, places), formula
 
 # %% [markdown]
 # Where do rows start?
-# "At $N(0, 0.02^2)$", one reads.
+# Usually at $N(0, 0.02^2)$, one reads.
 # BERT's do; the code of {cite:t}`radford2019` takes 0.01 for positions beside 0.02 for words.
 # PyTorch's layer takes 1, as printed above, and {ref}`ch-add` told what a size that does not fit the words can do.
 # We shall meet another consequence below.
@@ -139,7 +139,7 @@ print(torch.allclose(table.weight.grad[2], at_place_2),
       torch.allclose(words.weight.grad[5], of_word_5))
 
 # %% [markdown]
-# One reads that in small data the gradients of words "drown" those of positions.
+# One reads that in small data the gradients of words drown those of positions.
 # {eq}`eq-row-gradient` says otherwise: both get the very same vectors, and a low row collects one from every text,
 # which few words do.
 # What starves are the *high* rows, which only long texts read.
@@ -147,8 +147,8 @@ print(torch.allclose(table.weight.grad[2], at_place_2),
 
 # %% [markdown]
 # What becomes of a row that is never read?
-# "It stays random noise", one reads.
-# That depends on the optimizer, and AdamW {cite:p}`loshchilov2019` has an exact answer.
+# It stays random noise, one reads.
+# That depends on the optimizer, and for AdamW {cite:p}`loshchilov2019` there is an exact answer.
 #
 # ````{prf:proposition} Rows that nobody reads
 # :label: prop-unread
@@ -188,7 +188,7 @@ print(f"(1 − 0.01 · 0.01)^200 = {(1 - 0.01 * 0.01) ** 200:.4f}")
 # ## Is it faster, or better?
 #
 # A table has to find what a formula knows, or is it free to find something better?
-# "10 to 15 % faster", one reads, "because nothing analytic has to be learned"; but in the sinusoid nothing is learned at all.
+# It is said to learn faster, since nothing analytic has to be learned; but in a sinusoid nothing is learned at all.
 # The laboratory trained language models on characters, three seeds each, with 32 tokens.
 # They differ in their positions alone.
 
@@ -239,7 +239,7 @@ print(f"a guess: {guess:.2f} nats, perplexity {exp(guess):.1f}")
 
 # %% [markdown]
 # The cliff in {numref}`fig-learned-cliff` has no width: from 1.69 to 3.07 within one character, worse than a guess.
-# Sinusoids go the same way, in a few steps.
+# Sinusoids go the same way in a few steps; {ref}`ch-short-long` takes other encodings there.
 # Resampling is the odd one out.
 # It is bad from the start, since all of its places moved.
 
@@ -258,12 +258,12 @@ print(f"{'window':9} {perplexities(panorama, 'learned', 'window')}")
 # Over the whole text, perplexity doubles or nearly so at twice the length, whatever we do.
 # At eight times, nothing is far from the guess of 20.0.
 # Is it the many tokens that confuse attention?
-# No: in the last line each query sees 32 tokens only, and nothing changes.
+# No: in the last line each query sees 32 tokens only, and little changes.
 # The rows do it.
 #
-# - Clamping makes one place of many: 32 tokens stand at place 31, and nobody knows their order.
-# - Wrapping is kindest, since each row was trained; but row 0 now has a neighbour before it.
 # - Untrained rows are noise.
+# - Clamping makes one place of many: from 31 on, no row tells tokens apart.
+# - Wrapping is kindest: all rows are trained, and neighbours stay neighbours, but for the seam.
 
 # %% [markdown]
 # ### Can neighbours be mixed?
@@ -275,7 +275,7 @@ print(f"{'window':9} {perplexities(panorama, 'learned', 'window')}")
 # $$ (eq-resample)
 #
 # A mixture of two rows is meaningful if the two are alike.
-# Rows that start at $N(0, 1)$ are not: training adds to their noise and never removes it.
+# Rows that start at $N(0, 1)$ are not: training adds to their noise and hardly removes any.
 # So start near zero, at 0.02, and look at the neighbours.
 
 # %% tags=["nbval-ignore-output"] reason="the text is Python's own help, which differs between versions"
@@ -296,7 +296,7 @@ print("from N(0, 1), below 0.1:      ", likeness(1.0) < 0.1)
 print("from N(0, 0.02²), above 0.25: ", likeness(0.02) > 0.25)
 
 # %% [markdown]
-# The same loss, and another geometry.
+# The losses were alike, 1.691 and 1.696 after 1000 steps; the geometry is another.
 # Now the full experiment, from 0.02.
 # Predict the line of resampling.
 
@@ -309,8 +309,8 @@ for way, metric in ways.items():
 # At 32 the two tables are equally good.
 # At 64, resampling now costs little, 6.62 against 5.69, where from $N(0, 1)$ it more than doubled the perplexity.
 # Clamping gains, too: row 31 stands for its neighbours.
-# Of two widespread statements, "resampling rescues a table" and "resampling destroys it", neither is wrong.
-# They are about different tables, and the difference is where the rows started.
+# That resampling rescues a table, and that it is of no use, are both said, and neither is wrong.
+# These are different tables, and the difference is where their rows started.
 
 # %% [markdown]
 # ### After brief tuning
@@ -331,14 +331,13 @@ for way in ("plain", "resample"):
 # At 128, the length of the tuning, the resampled table is ahead after 20 steps and after 100: 8.54 against 10.05.
 # New rows start from noise, each on its own; resampled ones start from their order.
 # The price is paid at 32, where the old rows still know best: 6.32 against 8.23.
-# "Ruined past its length" is true of the table as it stands.
-# "Unusable" is not.
+# So a table is unusable past its length as it stands, and not for good.
 
 # %% [markdown]
 # ## A real table
 #
 # MiniLM {cite:p}`wang2020minilm` is a small BERT; its descendant all-MiniLM-L6-v2, under the Apache licence, embeds sentences.
-# Its position table comes with `pe_lab`: 512 rows of 384 numbers, learned from text and touched by nobody since.
+# Its position table comes with `pe_lab`: 512 rows of 384 numbers, learned from text.
 # First look: how long are the rows?
 
 # %%
@@ -356,14 +355,15 @@ plots.lines(range(512), {"MiniLM": norms}, xlabel="row", ylabel="norm of the row
 # %% [markdown]
 # The table tells its history.
 # Row 0 is always under [CLS], and unlike all others.
-# At row 127 there is a scar in {numref}`fig-learned-norms`, and rows after it are longer.
-# Its model card says that the sentence model was trained on at most 128 tokens, and BERTs before it began with 128.
-# A text that is cut there has its last token, [SEP], at position 127; one cut at 512 has it at 511.
+# In {numref}`fig-learned-norms` row 127 is a scar.
+# The model card says that sentences were cut at 128 tokens in training; then the last token, [SEP], stands at 127.
+# A text cut at 512 has it at 511, where the next peak is.
+# Rows after 127, which fewer texts read, are not weaker but longer.
 
 # %% [markdown]
 # ### How alike are neighbours?
 #
-# "Adjacent rows are nearly parallel, distant ones nearly orthogonal", one reads.
+# It is often said that adjacent rows are nearly parallel and distant ones nearly orthogonal.
 # We take the cosines of all pairs at one distance, their mean and their spread.
 # Beside MiniLM stand sinusoids of the same width, and random rows.
 
@@ -402,7 +402,7 @@ plots.lines(
 # %% [markdown]
 # Neighbours at 0.85, an angle of 32 degrees, are clearly alike, but less so than sinusoids.
 # Then {numref}`fig-learned-cosine` shows a wave: distance 6 is closer than distance 3.
-# Far rows are orthogonal on average, and single pairs are not: their spread is more than three times that of random rows.
+# Far rows are nearly orthogonal on average only: single pairs spread more than three times as far as random rows do.
 # All rows share a mean, which lifts every cosine; without it:
 
 # %%
@@ -437,7 +437,7 @@ for name, table in centred.items():
 
 # %% [markdown]
 # The learned table is the *simpler* one: 14 dimensions against 52, of 384.
-# "The model is free to learn any code for positions" is true, and it chose a frugal one.
+# The model was free to learn any code for positions, and it chose a frugal one.
 # What are its dimensions?
 # We plot components against position.
 
@@ -469,7 +469,7 @@ peaks = [k for k in range(1, 254) if found[k] > max(found[k - 1], found[k + 1], 
 print("turns within 509 rows:", peaks)
 print("periods in positions: ", [round(509 / k, 1) for k in peaks])
 
-# %% mystnb={"figure": {"name": "fig-learned-spectrum", "caption": "Power of the columns by the number of turns within 509 rows. MiniLM's table has peaks at about 1, 3, 9, 28 and 85: a ladder with a step of three. The ladder of sinusoids has fine steps and ends at one radian per position."}, "image": {"alt": "On a logarithmic axis of turns, MiniLM's power has five separate humps at even distances, while that of sinusoids falls smoothly to zero near 81 turns."}}
+# %% mystnb={"figure": {"name": "fig-learned-spectrum", "caption": "Power of the columns by the number of turns within 509 rows. MiniLM's table has peaks at 1, 3, 9, about 29 and about 85: a ladder with a step of three. The ladder of sinusoids has fine steps and ends at one radian per position."}, "image": {"alt": "On a logarithmic axis of turns, MiniLM's power has five separate humps at even distances, while that of sinusoids falls smoothly to zero near 81 turns."}}
 turns = range(1, 200)
 curves = {name: power(tables[name])[1:200] for name in ("MiniLM", "sinusoidal")}
 fig = plots.lines(turns, curves, colors={"sinusoidal": "content"}, xlog=True,
@@ -480,13 +480,14 @@ fig
 # %% [markdown]
 # {numref}`fig-learned-spectrum` has five groups of waves, each about three times as fast as the one before:
 # a geometric ladder, as in {ref}`ch-tables`, with wider steps.
-# That much is true of "sinusoids encode an objective structure": this network, too, has clocks of very different speeds.
+# That much is true when sinusoids are said to encode an objective structure: this network, too, has clocks of very different speeds.
 # Their number differs, and so does the far field.
 
 # %% [markdown]
 # {prf:ref}`thm-shift` gives sinusoids one matrix per offset $k$, with $PE(p + k) = M_k\,PE(p)$.
-# "A learned table has none", one reads.
+# A learned table is said to have none.
 # We fit one to three of four positions, in the space of 12 components, and try it on the rest.
+# (Sinusoids have more components than that, so what is exact for them is cut here.)
 
 # %%
 def shift_error(table, offset, width=12):  # 0: exact; 1: no better than the mean
@@ -604,7 +605,7 @@ for where in ("previous", "next"):
 # Head 2 of the first layer does nothing but look one token back: 99.9 % of its attention.
 # It needs no words for that, and without rows it is lost, at 4.8 %.
 # With permuted rows, what it used to find next door is somewhere else.
-# Here the table pays: {numref}`fig-learned-heads` has a few heads that find a neighbour, all in the lower layers, and none of them is left with zeros.
+# Here the table pays: {numref}`fig-learned-heads` has a few heads that find a neighbour, the strongest in layers 0 to 2, and none of them is left with zeros.
 
 # %% [markdown]
 # ## Compare with real code
