@@ -57,7 +57,7 @@ pe_lab.explore.PastTheEnd()
 #
 # $$
 # x_p = e_p + T_p, \qquad T \in \mathbb{R}^{N \times d_\text{model}}.
-# $$ (eq-table)
+# $$ (eq-row)
 #
 # {cite:t}`gehring2017` do so in a convolutional network, {cite:t}`devlin2019` in BERT.
 # Two texts of five words share the same five rows.

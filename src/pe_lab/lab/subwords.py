@@ -45,7 +45,7 @@ class Subwords:
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the symbols in the order in which they were made: of all that is known."""
+        """A hash of the symbols in the order in which they were made."""
         return fingerprint(self.symbols)
 
     def encode(self, text: str) -> list[int]:
