@@ -96,7 +96,7 @@ function axes(width, curves, length, log) {
   const [right, bottom] = [width - MARGIN.right, height - MARGIN.bottom];
   const at = log ? (p) => Math.log2(p + 1) / Math.log2(length) : (p) => p / (length - 1);
   const x = (p) => MARGIN.left + at(p) * (right - MARGIN.left);
-  const top = Math.ceil(Math.max(...curves.flat()) * 2 + 0.6) / 2; // room for names
+  const top = Math.ceil(Math.max(...curves.flat()) * 2 + 1.4) / 2; // room for names
   const y = (loss) => bottom - ((loss - 1) / (top - 1)) * (bottom - MARGIN.top);
   const node = svg("svg", { width, height, "aria-hidden": "true" });
   for (let loss = 1; loss <= top; loss++) {

@@ -41,7 +41,7 @@ class LossByPosition(Explorable):
         first, second: encoding and way to run it, such as "rope/plain"; the ways are
             "plain", "window" (each token sees the last 32), and for tables "clamp",
             "wrap" and "resample", for sinusoids "interpolate".
-        length: how many places are read, 32 … 256.
+        length: how many places of the 256 are shown and counted, from 32.
         smooth: places in the running mean, 1 … 32.
         log: show positions on a logarithmic axis.
 
