@@ -246,7 +246,7 @@ for depth, states in enumerate(hidden_states(decoder, torch.tensor([[3, 5, 3, 5]
 
 # %% [markdown]
 # ````{prf:proposition} What a causal layer cannot count
-# :label: prop-blind
+# :label: prop-no-anchor
 #
 # Take a decoder without encoding.
 #
@@ -770,7 +770,7 @@ pe_lab.check("13-invert", place)
 #
 # ````{admonition} Hint 2
 # :class: dropdown hint
-# For B and C: {prf:ref}`prop-count` and {prf:ref}`prop-blind`.
+# For B and C: {prf:ref}`prop-count` and {prf:ref}`prop-no-anchor`.
 # ````
 #
 # ````{admonition} Hint 3
