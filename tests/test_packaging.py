@@ -81,7 +81,14 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: list[str]):
 
 @pytest.mark.parametrize(
     "pattern",
-    [r"pe_lab/py\.typed", r"pe_lab/explore/\w+\.js", r"pe_lab/lab/shipped/.+\.json"],
+    [
+        r"pe_lab/py\.typed",
+        r"pe_lab/explore/\w+\.js",
+        r"pe_lab/lab/shipped/.+\.json",
+        r"pe_lab/lab/shipped/minilm_positions\.safetensors",
+        r"pe_lab/lab/shipped/NOTICE",  # which its licence asks for,
+        r"pe_lab/lab/shipped/LICENSE-Apache-2\.0\.txt",  # and this, too
+    ],
 )
 def test_the_wheel_holds_what_is_no_python(wheel: list[str], pattern: str):
     assert [name for name in wheel if re.fullmatch(pattern, name)]

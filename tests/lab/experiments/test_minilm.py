@@ -25,6 +25,9 @@ def test_swapped_pairs_have_the_same_words_in_another_order(pair):
 
 
 def test_sentences_are_whole_lines_of_some_length_drawn_once():
+    """The first line may begin in the middle, where the training part ends."""
+    cut = "half of a line that is long enough to be drawn\n" + "a b c d e f g h\n" * 3
+    assert set(module.sentences_of(cut, 9, chance())) == {"a b c d e f g h"}
     text = load_text("topics").held_out
     sentences = module.sentences_of(text, 40, chance())
     lines = text.split("\n")
@@ -48,11 +51,15 @@ def test_the_tables_are_what_their_names_say():
 
 
 def test_the_previous_share_is_of_the_token_before(monkeypatch):
-    """A made-up head that looks one back, one ahead, and at itself: 0.5, 0.3, 0.2."""
+    """A made-up head that looks one back, one ahead, and at itself: 0.5, 0.3, 0.2.
+
+    The marks, and the first and the last word, look elsewhere: they are not asked.
+    """
     length = 9
     weights = torch.zeros(1, 1, length, length)
     for back, share in ((1, 0.5), (-1, 0.3), (0, 0.2)):
         weights += share * torch.ones(length, length).tril(-back).triu(-back)
+    weights[..., [0, 1, -2, -1], :] = 9.0
     monkeypatch.setattr(module, "attention_weights", lambda model, ids: [weights] * 2)
 
     class Toy:
