@@ -16,8 +16,9 @@ def touch_first_control(page: Any) -> None:
     """Use the first control as a keyboard user would."""
     control = page.locator(".pe-controls :is(input, select, button)").first
     control.focus()
-    range_ = control.get_attribute("type") == "range"
-    control.press("ArrowRight" if range_ else "Space")
+    kind = control.evaluate("control => control.type")
+    keys = {"range": "ArrowRight", "select-one": "ArrowDown"}
+    control.press(keys.get(kind, "Space"))
 
 
 @pytest.mark.parametrize("address", ["http", "file"], indirect=True)
