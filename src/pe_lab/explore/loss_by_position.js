@@ -66,14 +66,14 @@ function render({ model, el }) {
 }
 
 function addControls(frame) {
+  slider(frame, "length", { label: "length of the text" });
+  const format = (w) => (w === 1 ? "1 place" : `${w} places`);
+  slider(frame, "smooth", { label: "mean over", stops: octaves(1, 32), format });
   for (const name of ["first", "second"]) {
     const options = frame.get("bounds")[name].map((series) => [series, nameOf(series)]);
     options.sort((a, b) => a[1].localeCompare(b[1], "en"));
     choice(frame, name, { label: `${name} model`, options });
   }
-  slider(frame, "length", { label: "length of the text" });
-  const format = (w) => (w === 1 ? "1 place" : `${w} places`);
-  slider(frame, "smooth", { label: "mean over", stops: octaves(1, 32), format });
   toggle(frame, "log", { label: "logarithmic positions" });
 }
 
