@@ -520,7 +520,7 @@ for variant, (short, long) in published.items():
 # %% [markdown]
 # The laboratory copies strings of digits, 1 to 8 in training, up to 16 in the test, three seeds.
 # A copy counts if every digit is right.
-# Sorting, reversing and adding can be run with `pe-lab run lengths`; no result of them is shipped, so we say nothing about them.
+# Sorting, reversing and adding are shipped with a single seed each, too few to rank by, so we say nothing about them here.
 # Predict the ranking on copies of 10 digits.
 
 # %% mystnb={"figure": {"name": "fig-long-copy", "caption": "Copies that are right in every digit, against the number of digits; trained on 1 to 8 (dotted). Mean of three seeds, bands from lowest to highest."}, "image": {"alt": "Six lines near one up to 8 digits. At 10 digits ALiBi and no encoding are above one half, T5 is near zero, and RoPE, sinusoidal and learned are at zero; at 12 all are low."}}
