@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import torch
@@ -31,20 +31,22 @@ def size() -> int:
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
-@contextmanager
-def group(device: torch.device) -> Iterator[torch.device]:
-    """Join the processes that torchrun started, if it did; the device of this one."""
-    if launched() and device.type == "cuda":
+def join(device: torch.device) -> torch.device:
+    """Join the processes that torchrun started, if it did; the device of this one.
+
+    For the rest of the process: a group that is left and joined again may find what is
+    left of the first one, and wait for ever.
+    """
+    if not launched():
+        return device
+    if device.type == "cuda":
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-    if not launched() or dist.is_initialized():
-        yield device
-        return
-    dist.init_process_group("gloo" if device.type == "cpu" else "cpu:gloo,cuda:nccl")
-    try:
-        yield device
-    finally:
-        dist.destroy_process_group()
+    if not dist.is_initialized():
+        on_cpu = device.type == "cpu"
+        dist.init_process_group("gloo" if on_cpu else "cpu:gloo,cuda:nccl")
+        atexit.register(dist.destroy_process_group)
+    return device
 
 
 def first_says(ask: Callable[[], T]) -> T:

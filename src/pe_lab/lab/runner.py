@@ -102,17 +102,17 @@ def run(
     count = (1 if quick else chosen.seeds) if seeds is None else seeds
     _refuse_numbers(count, jobs, every, shard)
     folder = None if out is None else Path(out) / f"{name}-{size}"
-    with parallel.group(_device(device)) as place:
-        todo = [
-            Job(name, variant, seed, config, _file(folder, variant, seed), place, every)
-            for variant in _selection(chosen, quick, variants)
-            for config in [chosen.config(variant, size, "topics" if quick else text)]
-            for seed in range(count)
-        ][shard[0] :: shard[1]]
-        done = parallel.first_says(lambda: _look(folder, todo, resume))
-        runs = _perform(todo, done, jobs, progress and parallel.rank() == 0)
-        if folder is not None and runs and parallel.rank() == 0:
-            write_collected(folder)
+    place = parallel.join(_device(device))
+    todo = [
+        Job(name, variant, seed, config, _file(folder, variant, seed), place, every)
+        for variant in _selection(chosen, quick, variants)
+        for config in [chosen.config(variant, size, "topics" if quick else text)]
+        for seed in range(count)
+    ][shard[0] :: shard[1]]
+    done = parallel.first_says(lambda: _look(folder, todo, resume))
+    runs = _perform(todo, done, jobs, progress and parallel.rank() == 0)
+    if folder is not None and runs and parallel.rank() == 0:
+        write_collected(folder)
     return Result(name, size, tuple(runs))
 
 
