@@ -86,7 +86,7 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: list[str]):
         r"pe_lab/explore/\w+\.js",
         r"pe_lab/lab/shipped/.+\.json",
         r"pe_lab/lab/shipped/minilm_positions\.safetensors",
-        r"pe_lab/lab/shipped/NOTICE",  # which its licence asks for,
+        r"pe_lab/lab/shipped/NOTICE",  # which its licence asks for
         r"pe_lab/lab/shipped/LICENSE-Apache-2\.0\.txt",  # and this, too
     ],
 )
@@ -94,8 +94,10 @@ def test_the_wheel_holds_what_is_no_python(wheel: list[str], pattern: str):
     assert [name for name in wheel if re.fullmatch(pattern, name)]
 
 
-def test_the_wheel_holds_its_licence(wheel: list[str]):
-    assert [name for name in wheel if name.endswith("licenses/LICENSE")]
+@pytest.mark.parametrize("file", ["/LICENSE", "/NOTICE", "/LICENSE-Apache-2.0.txt"])
+def test_the_wheel_holds_its_licences(wheel: list[str], file: str):
+    found = [name for name in wheel if name.endswith(file) and "licenses/" in name]
+    assert len(found) == 1
 
 
 # ── the import ───────────────────────────────────────────────────────────────────

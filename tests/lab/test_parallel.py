@@ -90,9 +90,12 @@ def test_the_command_line_shares_a_run(torchrun, folder, tmp_path):
 
 
 def test_an_error_ends_all_processes_with_its_sentence(torchrun):
-    """Only the first process looks at the folder; nobody is left waiting for it."""
+    """Only the first process looks at the folder; nobody is left waiting for it.
+
+    Which of the two says it is open: torchrun ends the others once one has ended.
+    """
     assert torchrun.returncode == 1
-    assert torchrun.stderr.count("cannot be made (Not a directory)") == 2
+    assert "cannot be made (Not a directory)" in torchrun.stderr
 
 
 def test_one_process_shares_with_nobody():
@@ -118,6 +121,6 @@ def test_shares_add_up_to_the_mean(monkeypatch):
         monkeypatch.setattr(parallel.dist, "get_rank", lambda rank=rank: rank)
         losses.append(loss_of(model, parallel.share(batch), asked=4 * 15).item())
     assert losses[0] == 0
-    assert sum(losses) == pytest.approx(float(loss_of(model, batch)), abs=1e-12)
+    assert sum(losses) == pytest.approx(loss_of(model, batch).item(), abs=1e-12)
     with pytest.raises(ValueError, match="2 sequences cannot be shared among 3"):
         parallel.share(left_neighbour().draw(2, torch.Generator()))

@@ -145,7 +145,7 @@ def test_searched_factors_lower_the_loss_on_the_text_they_were_searched_on():
 def test_a_model_that_is_stretched_keeps_its_own_encoding():
     model, config = model_of("rope")
     own = model.encoding
-    for way in ("plain", "yarn", "dynamic"):
+    for way in ("plain", "yarn", "dynamic", "longrope"):
         stretch.WAYS["rope"][way](model, config)
     assert model.encoding is own and isinstance(model, Transformer)
 

@@ -150,13 +150,17 @@ def searched(model: Transformer, config: dict[str, Any]) -> PositionalEncoding:
     ids = torch.tensor(character_vocabulary(text).encode(text.train[: 64 * length + 1]))
     rows = windows(ids, length, 64 * length)
     gain = scaling.longrope_gain(FACTOR, original_length=SHORT)
-    tried = copy.copy(model)
+    own = model.encoding
 
     def loss(factors: list[float]) -> float:
-        tried.encoding = RoPE(head_dim, gain=gain, scaling=divided(factors))
-        return float(position_losses(tried, rows).mean())
+        model.encoding = RoPE(head_dim, gain=gain, scaling=divided(factors))
+        return float(position_losses(model, rows).mean())
 
-    return RoPE(head_dim, gain=gain, scaling=divided(search(loss, head_dim // 2)))
+    try:
+        factors = search(loss, head_dim // 2)
+    finally:
+        model.encoding = own
+    return RoPE(head_dim, gain=gain, scaling=divided(factors))
 
 
 def divided(factors: list[float]) -> Wave:
