@@ -20,7 +20,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=pe_lab.__version__)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    _add_run(commands.add_parser("run", help="run an experiment on the CPU"))
+    _add_run(commands.add_parser("run", help="run an experiment"))
     _add_results(commands.add_parser("results", help="show results"))
     _add_plot(commands.add_parser("plot", help="draw curves or a profile of a result"))
     command.add_options(commands.add_parser("doctor", help="find a bug in an encoding"))

@@ -2,8 +2,7 @@
 
 Four tasks after Kazemnejad et al. 2023, each with six schemes, in a decoder that only
 meets strings of a few digits. Its answers are then counted on longer ones. Addition is
-not learned in 600 steps, and stays to show it. The shipped result has three seeds of
-`copy` and one of the other tasks: `pe-lab run lengths` makes all three.
+not learned in 600 steps, and stays to show it.
 """
 
 from __future__ import annotations
