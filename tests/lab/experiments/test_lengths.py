@@ -120,13 +120,16 @@ def test_copies_are_learned_by_all_and_carried_over_by_some():
 
 
 def test_reversing_and_sorting_are_learned_and_addition_is_not():
-    """What the book says of the tasks of which one seed is shipped."""
+    """What the book says of the other tasks, for each seed."""
     result = load("lengths")
-    exact = {v: result.profile(v, "exact_match")[1][0] for v in result.variants}
+    exact = {v: result.profile(v, "exact_match")[1] for v in result.variants}
     for scheme in SCHEMES:
         for task in ("reverse", "sort"):
-            assert exact[f"{task}/{scheme}"][1] > 0.85  # 8 digits
+            assert (exact[f"{task}/{scheme}"][:, 1] > 0.7).all()  # 8 digits
         assert (exact[f"addition/{scheme}"] == 0).all()  # at any length, trained or not
-    assert exact["sort/nope"][4] > 0.5  # twice as long
-    others = [values[4] for variant, values in exact.items() if variant != "sort/nope"]
-    assert max(others) < 0.01
+    ten = {v: values[:, 2] for v, values in exact.items()}
+    assert min(ten["reverse/nope"].min(), ten["reverse/alibi"].min()) > 0.4
+    assert ten["reverse/t5"].max() < 0.2
+    assert (exact["sort/nope"][:, 4] > 0.7).all()  # twice as long
+    others = [values[:, 4] for v, values in exact.items() if v != "sort/nope"]
+    assert np.max(others) < 0.01
