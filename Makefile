@@ -6,6 +6,7 @@
 #   CHAPTERS   which chapters                               make sync CHAPTERS=notebooks/05_*.py
 #   BENCH_ARGS more words for the benchmarks                make bench BENCH_ARGS="--only alibi"
 #   NAMES      which experiments                            make results NAMES="stall sqrt-d"
+#   JOBS       how many processes test, one file each       make test JOBS=8
 
 PYTHON   ?= python3
 PIP_ARGS ?=
@@ -13,12 +14,14 @@ LAB_ARGS ?=
 CHAPTERS ?=
 BENCH_ARGS ?=
 NAMES ?=
+JOBS ?= 2
 
 VENV  := .venv
 BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 FIRST := notebooks/01_break_symmetry.ipynb
 SITE  := _build/html
+TEST  := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 # JupyterLab does not start as root (in a container, say) unless it is told to.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -78,10 +81,10 @@ book: $(VENV)/.reader
 
 test: $(VENV)/.tester
 	@echo "Testing the package, and running every chapter again …"
-	$(BIN)/python -m pytest
+	$(TEST)
 
 site-test: $(VENV)/.tester book
-	$(BIN)/python -m pytest tests/site
+	$(TEST) tests/site
 
 lint: $(VENV)/.tester
 	$(BIN)/ruff check

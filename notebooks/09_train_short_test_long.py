@@ -556,11 +556,11 @@ for scheme, name in schemes.items():
 # What reproduces, in {numref}`fig-long-copy`: no encoding, ALiBi and T5 carry something over.
 # RoPE, sinusoids and the table copy nothing beyond 8 digits; of their single digits about a third is right, or less.
 #
-# What does not: here ALiBi is ahead of no encoding, 0.78 against 0.60, and T5 is far behind both and uneven.
+# What does not: ALiBi is ahead of no encoding, 0.78 against 0.60, and T5 far behind and uneven.
 # Nobody copies 16 digits.
-# Our models are far smaller, and trained for 600 updates: too little to settle the order of three neighbours.
+# Models this small, after 600 updates, settle no order of three neighbours.
 #
-# Does the ranking hold for other tasks on the same strings?
+# Does the ranking hold when strings are reversed, or sorted?
 
 # %%
 print("reversed          10            12     sorted 10            12            16")
@@ -576,7 +576,8 @@ print("sums of 8 digits:", {score(f"addition/{scheme}", 8) for scheme in schemes
 # Sums none of them has learned, so they rank nobody.
 
 # %% [markdown]
-# Set it beside {numref}`fig-long-panorama`: the model without an encoding was the worst of all on text at 32, and here it is second best at one task and best at another.
+# Set it beside {numref}`fig-long-panorama`: the model without an encoding was the worst of all on text at 32.
+# Here it is second best at one task and best at another.
 # "Extrapolates well" has no meaning without a task.
 #
 # ## See it live

@@ -542,10 +542,10 @@ for task in ("copy", "reverse", "sort"):
 # %% [markdown]
 # What reproduces: on copies of 10 digits NoPE, ALiBi and, barely, T5 carry something over, the others nothing.
 # What does not: ALiBi is ahead of NoPE, 0.78 against 0.60; backwards, the two are level.
-# At 8 digits NoPE is the weakest of six in both, if by little: 0.94 and 0.98.
+# Within its 8 digits, NoPE is the weakest of six in both, if by little.
 #
 # Sorting is another matter: NoPE sorts 16 digits right in 80 % of cases, and nobody else ever does.
-# All three seeds agree. Where places mean nothing, an encoding of places is in the way.
+# Where places mean nothing, an encoding of places is in the way.
 
 # %% [markdown]
 # ## Probe for position

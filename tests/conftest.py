@@ -48,6 +48,30 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return not any(path.is_relative_to(SITE_TESTS) for path in named) or None
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> None:
+    """A file is for one process (`-n 2 --dist loadgroup`), and so are all kernels.
+
+    Two processes that start kernels at the same time can pick the same free ports.
+    Kernels come first: a process that began with them last would be waited for.
+    """
+    for item in items:
+        if not item.get_closest_marker("xdist_group"):
+            file = item.nodeid.split("::")[0]
+            group = "kernels" if item.path.suffix == ".ipynb" else file
+            item.add_marker(pytest.mark.xdist_group(group))
+    if getattr(config.option, "loadgroup", False):
+        items.sort(key=lambda item: not starts_kernels(item))
+
+
+def starts_kernels(item: pytest.Item) -> bool:
+    """Whether a test is in the group of those."""
+    mark = item.get_closest_marker("xdist_group")
+    return mark is not None and mark.args == ("kernels",)
+
+
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
     """The system's Chromium. One for all: Playwright runs once in a process."""

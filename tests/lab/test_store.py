@@ -341,9 +341,6 @@ def test_shipped_files_without_profiles_are_read():
         assert all(run.profiles == {} for run in load(name).runs)
 
 
-# Variants of which one seed is shipped: three would take another 20 CPU minutes.
-ONE_SEED = {"lengths": ("reverse/", "sort/", "addition/")}
-
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_full_result_is_shipped_for_every_experiment(name):
@@ -353,9 +350,7 @@ def test_a_full_result_is_shipped_for_every_experiment(name):
     assert result.variants == list(experiment.variants)
     for variant in result.variants:
         runs = result.of(variant)
-        alone = variant.startswith(ONE_SEED.get(name, ()))
-        count = 1 if alone else experiment.seeds
-        assert [run.seed for run in runs] == list(range(count))
+        assert [run.seed for run in runs] == list(range(experiment.seeds))
         for run in runs:
             assert run.provenance["threads"] == 1
             assert len(run.provenance["commit"]) == 10  # a commit, and no edits

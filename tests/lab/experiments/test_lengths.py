@@ -126,7 +126,7 @@ def test_reversing_and_sorting_are_learned_and_addition_is_not():
     for scheme in SCHEMES:
         for task in ("reverse", "sort"):
             assert (exact[f"{task}/{scheme}"][:, 1] > 0.7).all()  # 8 digits
-        assert (exact[f"addition/{scheme}"] == 0).all()  # at any length, trained or not
+        assert (exact[f"addition/{scheme}"] < 0.01).all()  # at trained lengths, too
     ten = {v: values[:, 2] for v, values in exact.items()}
     assert min(ten["reverse/nope"].min(), ten["reverse/alibi"].min()) > 0.4
     assert ten["reverse/t5"].max() < 0.2
