@@ -138,6 +138,15 @@ def test_ctrl_c_ends_with_status_130_and_says_that_runs_are_kept(monkeypatch, ca
     assert "the same command goes on" in capsys.readouterr().err
 
 
+def test_a_reader_who_has_seen_enough_is_no_error():
+    command = [sys.executable, "-m", "pe_lab.cli", "results"]
+    asked = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    asked.stdout.close()  # as `| head -0` does
+    assert asked.stderr.read() == b""
+    assert asked.wait() == 0
+    asked.stderr.close()
+
+
 def test_fetch_prints_where_the_text_is(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(text, "fetch_kjv", lambda: tmp_path / "kjv.txt")
     assert cli.main(["fetch"]) == 0

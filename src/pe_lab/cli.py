@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -147,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         said = verbs[options.command](options)
         text, code = said if isinstance(said, tuple) else (said, 0)
         if text:
-            print(text)
+            _say(text)
         return code
     except KeyboardInterrupt:
         print(
@@ -158,6 +159,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ValueError, OSError, ArithmeticError, ImportError, RuntimeError) as error:
         print(f"pe-lab: {error}", file=sys.stderr)
         return 1
+
+
+def _say(text: str) -> None:
+    """Print; a reader who has seen enough (`| head`) is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(options: argparse.Namespace) -> str:
