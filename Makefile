@@ -21,7 +21,7 @@ BIN   := $(VENV)/bin
 PIP   := $(BIN)/python -m pip --disable-pip-version-check install -q -c constraints.txt
 FIRST := notebooks/01_break_symmetry.ipynb
 SITE  := _build/html
-TEST  := $(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+TEST  := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 
 # JupyterLab does not start as root (in a container, say) unless it is told to.
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -38,6 +38,9 @@ CHROMIUM = [
     "--no-first-run",
 ]
 SITE_TESTS = Path(__file__).with_name("site")
+START_KERNELS = (
+    ".ipynb", "test_lab.py", "test_run_notebooks.py", "test_contributing.py",
+)  # fmt: skip
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -48,28 +51,20 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return not any(path.is_relative_to(SITE_TESTS) for path in named) or None
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
-def pytest_collection_modifyitems(
-    config: pytest.Config, items: list[pytest.Item]
-) -> None:
-    """A file is for one process (`-n 2 --dist loadgroup`), and so are all kernels.
+@pytest.hookimpl(optionalhook=True)  # of pytest-xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `-n 2`, a file is for one process, and so are all that start kernels.
 
     Two processes that start kernels at the same time can pick the same free ports.
-    Kernels come first: a process that began with them last would be waited for.
     """
-    for item in items:
-        if not item.get_closest_marker("xdist_group"):
-            file = item.nodeid.split("::")[0]
-            group = "kernels" if item.path.suffix == ".ipynb" else file
-            item.add_marker(pytest.mark.xdist_group(group))
-    if getattr(config.option, "loadgroup", False):
-        items.sort(key=lambda item: not starts_kernels(item))
+    from xdist.scheduler import LoadFileScheduling
 
+    class KernelsInOne(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0]
+            return "kernels" if file.endswith(START_KERNELS) else file
 
-def starts_kernels(item: pytest.Item) -> bool:
-    """Whether a test is in the group of those."""
-    mark = item.get_closest_marker("xdist_group")
-    return mark is not None and mark.args == ("kernels",)
+    return KernelsInOne(config, log)
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,6 @@ import pytest
 from tests.book import test_figures, test_numbers, test_style
 from tests.book.chapters import Chapter
 
-pytestmark = pytest.mark.xdist_group("kernels")  # see tests/conftest.py
-
 ROOT = Path(__file__).resolve().parents[1]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 FILE = re.compile(

@@ -10,8 +10,6 @@ from nbformat.v4 import new_code_cell, new_notebook, new_output
 
 from book.tools import run_notebooks as runner
 
-pytestmark = pytest.mark.xdist_group("kernels")  # see tests/conftest.py
-
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 RANDOM = ["0" * 31 + "a", "0" * 31 + "b"]
 

@@ -20,8 +20,6 @@ from playwright.sync_api import Page
 from tests.site.built import ROOT
 from tests.site.test_explorables import READY, assert_moves
 
-pytestmark = pytest.mark.xdist_group("kernels")  # see tests/conftest.py
-
 CHAPTER = ROOT / "notebooks" / "01_break_symmetry.ipynb"
 
 # All cells are drawn at once, so that the whole chapter can be looked at.
