@@ -15,6 +15,12 @@ def heads(*shape, dtype=torch.float64):
     return torch.randn(3, *shape, dtype=torch.float64).to(dtype)
 
 
+def by_channels(alibi, q, k, ids=None):
+    """Whether attention takes channels, and not the bias."""
+    ids = torch.arange(k.shape[2]) if ids is None else ids
+    return alibi.channels(q, k, ids, ids, scale=1.0, dtype=q.dtype) is not None
+
+
 @settings(max_examples=60)
 @given(
     dtype=st.sampled_from(DTYPES), num_heads=st.integers(1, 20), start=st.integers(0, 10**12),
@@ -101,9 +107,10 @@ def test_no_tensor_of_queries_times_keys_is_made(encoding, dtype):
 
 
 def test_gradients_are_those_of_the_bias():
-    q, k, v = (t.requires_grad_() for t in heads(1, 2, 7, 8))
-    slope = torch.randn(1, 2, 7, 8, dtype=torch.float64)
+    q, k, v = (t.requires_grad_() for t in heads(1, 2, 30, 8))
+    slope = torch.randn(1, 2, 30, 8, dtype=torch.float64)
     alibi = pe_lab.ALiBi(2)
+    assert by_channels(alibi, q, k)
     ours = pe_lab.attention(q, k, v, causal=True, encoding=alibi)
     exact, _ = pe_lab.attention(q, k, v, causal=True, encoding=alibi, return_weights=True)  # fmt: skip
     grads = [torch.autograd.grad((o * slope).sum(), (q, k, v)) for o in (ours, exact)]
@@ -113,9 +120,10 @@ def test_gradients_are_those_of_the_bias():
 
 @pytest.mark.parametrize("width", [8, 16, 24, 5])
 def test_values_of_any_width_come_back_whole(width):
-    q, k, _ = heads(1, 2, 6, 16)
-    v = torch.randn(1, 2, 6, width, dtype=torch.float64)
+    q, k, _ = heads(1, 2, 30, 16)
+    v = torch.randn(1, 2, 30, width, dtype=torch.float64)
     alibi = pe_lab.ALiBi(2)
+    assert by_channels(alibi, q, k)
     ours = pe_lab.attention(q, k, v, causal=True, encoding=alibi)
     exact, _ = pe_lab.attention(q, k, v, causal=True, encoding=alibi, return_weights=True)  # fmt: skip
     assert (ours - exact).abs().max() <= 1e-12
@@ -124,20 +132,33 @@ def test_values_of_any_width_come_back_whole(width):
 @pytest.mark.parametrize(
     ("alibi", "ids"),
     [
-        (pe_lab.ALiBi(2, symmetric=True), torch.arange(6)),
-        (pe_lab.ALiBi(2), torch.arange(6) / 2),
-        (pe_lab.ALiBi(2), torch.tensor([0, 1, 2, 3, 4, 2**25])),
+        (pe_lab.ALiBi(2, symmetric=True), torch.arange(30)),
+        (pe_lab.ALiBi(2), torch.arange(30) / 2),
+        (pe_lab.ALiBi(2), torch.tensor([*range(29), 2**25])),
     ],
 )
 def test_what_channels_cannot_hold_goes_by_the_bias(alibi, ids):
     """Symmetric penalties, fractions, ids too far apart: the same numbers as ever."""
-    q, k, v = heads(1, 2, 6, 8)
+    q, k, v = heads(1, 2, 30, 8)
     ours = pe_lab.attention(q, k, v, encoding=alibi, q_pos=ids, k_pos=ids)
     exact, _ = pe_lab.attention(
         q, k, v, encoding=alibi, q_pos=ids, k_pos=ids, return_weights=True
     )
     assert (ours - exact).abs().max() <= 1e-12
     assert alibi.channels(q, k, ids, ids, scale=1.0, dtype=q.dtype) is None
+
+
+@pytest.mark.parametrize(("batch", "longest"), [(1, 16), (2, 32), (32, 512)])
+def test_a_bias_that_is_smaller_than_its_channels_is_added(batch, longest):
+    """L² numbers for a head against 8 · 2L for each row: equal at L = 16 · batch."""
+    alibi = pe_lab.ALiBi(2)
+    q = torch.zeros(batch, 2, longest, 8)
+    longer = torch.zeros(batch, 2, longest + 1, 8)
+    assert not by_channels(alibi, q, q) and by_channels(alibi, longer, longer)
+    rows = torch.arange(longest).expand(batch, -1)  # then each row has its own bias
+    assert by_channels(alibi, q, q, rows) is (batch > 1)
+    narrow = q.bfloat16()
+    assert by_channels(alibi, narrow, narrow)
 
 
 def test_autocast_gets_channels_for_its_own_dtype():

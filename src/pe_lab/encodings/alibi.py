@@ -9,7 +9,11 @@ from torch import Tensor
 
 from pe_lab import refuse
 from pe_lab.encodings.base import Offset, PositionalEncoding, ScoreMod
-from pe_lab.encodings.channels import alibi_channels, fit_in_channels
+from pe_lab.encodings.channels import (
+    alibi_channels,
+    bias_is_smaller,
+    fit_in_channels,
+)
 from pe_lab.positions import pairwise_offsets
 
 
@@ -135,9 +139,14 @@ class ALiBi(PositionalEncoding):
         scale: float,
         dtype: torch.dtype,
     ) -> tuple[Tensor, Tensor] | None:
-        """`alibi_channels` with slopes / scale; None where they would not be exact."""
+        """`alibi_channels` with slopes / scale.
+
+        None where they would not be exact, or where the bias is the smaller tensor.
+        """
         refuse.heads(q, k, q_pos, k_pos, num_heads=self.num_heads)
         if self.symmetric or scale == 0 or not fit_in_channels(q_pos, k_pos):
+            return None
+        if bias_is_smaller(q, k, max(q_pos.dim(), k_pos.dim()) > 1, dtype):
             return None
         steepest = max(abs(slope / scale) for slope in self._slopes)
         if 256 * steepest > torch.finfo(dtype).max:

@@ -108,7 +108,7 @@ class PositionalEncoding(nn.Module):
         Returns:
             (1 or B, 1 or H, Lq, C) and (1 or B, 1 or H, Lk, C). Their product times
             scale is the bias, up to what a row shares. None if there is no such pair,
-            so that `bias` is needed. Here: None.
+            or none worth it, so that `bias` is needed. Here: None.
         """
         return None
 

@@ -79,6 +79,22 @@ def fit_in_channels(q_pos: Tensor, k_pos: Tensor) -> bool:
     return max(int(q_pos.max()), int(k_pos.max())) - low < _FARTHEST
 
 
+def bias_is_smaller(
+    q: Tensor, k: Tensor, ids_per_row: bool, dtype: torch.dtype
+) -> bool:
+    """Whether a bias has no more numbers than its channels; a CPU adds it faster then.
+
+    Never in 16 bits, where channels are the more exact, nor where to compare a length
+    would fix it: while compiling.
+    """
+    if q.device.type != "cpu" or torch.compiler.is_compiling():
+        return False
+    batch, _, q_len, _ = q.shape
+    numbers = q_len * k.shape[2] * (batch if ids_per_row else 1)
+    in_channels = _WIDTH * batch * (q_len + k.shape[2])
+    return dtype in (torch.float32, torch.float64) and numbers <= in_channels
+
+
 def _from_first_key(
     q_pos: Tensor, k_pos: Tensor, device: torch.device
 ) -> tuple[Tensor, Tensor]:
