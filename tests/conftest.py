@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import hypothesis
+import numpy as np
 import pytest
 import torch
 
@@ -49,6 +51,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     named = [Path(argument.split("::")[0]).resolve() for argument in config.args]
     return not any(path.is_relative_to(SITE_TESTS) for path in named) or None
+
+
+def pytest_runtest_setup() -> None:
+    """The same draws for a test, whichever ran before it in this process."""
+    random.seed(0)
+    np.random.seed(0)
+    torch.manual_seed(0)
 
 
 @pytest.hookimpl(optionalhook=True)  # of pytest-xdist

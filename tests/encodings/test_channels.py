@@ -11,11 +11,6 @@ import pe_lab
 DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
 
 
-@pytest.fixture(autouse=True)
-def _the_same_draws_in_any_order():
-    torch.manual_seed(0)
-
-
 def heads(*shape, dtype=torch.float64):
     return torch.randn(3, *shape, dtype=torch.float64).to(dtype)
 

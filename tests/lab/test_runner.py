@@ -268,7 +268,7 @@ def test_ctrl_c_stops_every_process_and_keeps_whole_files_only(tmp_path):
     _, told = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "the same command goes on there" in told and "Traceback" not in told
-    stored = list((tmp_path / "stall-quick").iterdir())
+    stored = list((tmp_path / "stall-quick").glob("*.json"))  # beside checkpoints
     assert 1 <= len(stored) < 8  # eight would be all
     assert all(read_run(file).curves["train_loss"].steps[-1] == 100 for file in stored)
     assert _group_is_gone(process.pid)
