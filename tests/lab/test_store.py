@@ -341,7 +341,6 @@ def test_shipped_files_without_profiles_are_read():
         assert all(run.profiles == {} for run in load(name).runs)
 
 
-
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_a_full_result_is_shipped_for_every_experiment(name):
     assert name in shipped()

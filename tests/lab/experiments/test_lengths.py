@@ -124,9 +124,11 @@ def test_reversing_and_sorting_are_learned_and_addition_is_not():
     result = load("lengths")
     exact = {v: result.profile(v, "exact_match")[1] for v in result.variants}
     for scheme in SCHEMES:
-        for task in ("reverse", "sort"):
-            assert (exact[f"{task}/{scheme}"][:, 1] > 0.7).all()  # 8 digits
-        assert (exact[f"addition/{scheme}"] < 0.01).all()  # at trained lengths, too
+        assert (exact[f"reverse/{scheme}"][:, 1] > 0.85).all()  # 8 digits
+        assert (exact[f"sort/{scheme}"][:, 1] > 0.7).all()
+        added = exact[f"addition/{scheme}"]
+        assert (added[:, 0] < 0.01).all()  # 4 digits: one sum of 512, in one seed
+        assert (added[:, 1:] == 0).all()  # from 8 digits on, the longest trained
     ten = {v: values[:, 2] for v, values in exact.items()}
     assert min(ten["reverse/nope"].min(), ten["reverse/alibi"].min()) > 0.4
     assert ten["reverse/t5"].max() < 0.2
