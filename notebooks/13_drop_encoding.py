@@ -544,7 +544,7 @@ for task in ("copy", "reverse", "sort"):
 # What does not: ALiBi is ahead of NoPE, 0.78 against 0.60; backwards, the two are level.
 # Within its 8 digits, NoPE is the weakest of six in both, if by little.
 #
-# Sorting is another matter: NoPE sorts 16 digits right in 80 % of cases, and nobody else ever does.
+# Sorting is another matter: NoPE sorts 16 digits right in 80 % of cases, and the others hardly ever.
 # Where places mean nothing, an encoding of places is in the way.
 
 # %% [markdown]
